@@ -1,0 +1,1 @@
+//! The computing kernels of FerroMX: slices in, slices out.
