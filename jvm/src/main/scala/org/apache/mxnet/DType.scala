@@ -1,0 +1,38 @@
+package org.apache.mxnet
+
+/** Element types of arrays. The identifiers are the type flags of MXNet's C API. */
+object DType extends Enumeration {
+  type DType = Value
+
+  val Float32: Value = Value(0, "float32")
+  val Float64: Value = Value(1, "float64")
+  val Float16: Value = Value(2, "float16")
+  val UInt8: Value = Value(3, "uint8")
+  val Int32: Value = Value(4, "int32")
+  val Int8: Value = Value(5, "int8")
+  val Int64: Value = Value(6, "int64")
+  val Bool: Value = Value(7, "bool")
+  val BFloat16: Value = Value(12, "bfloat16")
+
+  /** A type that is not known yet. */
+  val Unknown: Value = Value(-1, "unknown")
+
+  /** Bytes of one element. */
+  private[mxnet] def numOfBytes(dtype: DType): Int = dtype match {
+    case Float64 | Int64           => 8
+    case Float32 | Int32           => 4
+    case Float16 | BFloat16        => 2
+    case UInt8 | Int8 | Bool       => 1
+    case other                     => throw new MXNetError(s"DType: elements of type '$other' have no size")
+  }
+
+  /** The type with this flag of the C API. */
+  private[mxnet] def fromId(id: Int): DType =
+    values.find(_.id == id).getOrElse(throw new MXNetError(s"DType: $id is not a type flag; known: $described"))
+
+  /** The type of this name, such as `float32`. */
+  private[mxnet] def fromName(name: String): DType =
+    values.find(_.toString == name).getOrElse(throw new MXNetError(s"DType: '$name' is not a type; known: $described"))
+
+  private def described: String = values.toSeq.map(v => s"${v.id} ${v.toString}").mkString(", ")
+}

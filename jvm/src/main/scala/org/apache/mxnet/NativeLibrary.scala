@@ -1,0 +1,199 @@
+package org.apache.mxnet
+
+import java.io.{IOException, InputStream}
+import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{AtomicMoveNotSupportedException, FileSystems, Files, LinkOption, Path, Paths, StandardCopyOption}
+import java.security.{DigestInputStream, MessageDigest}
+import java.util.Locale
+
+import scala.collection.mutable.ArrayBuffer
+import scala.util.Using
+import scala.util.control.NonFatal
+
+/** Finds `libmxnet` and loads it into the process.
+  *
+  * The places, in order: the file or directory that the system property `mxnet.library.path` names (then no other is
+  * tried); else the resource `/native/<os>-<arch>/<library>` of the jar, extracted once to a file of the user's cache
+  * whose name holds the SHA-256 of its content.
+  */
+private[mxnet] object NativeLibrary {
+
+  /** The system property that names a library file, or the directory that holds it. */
+  val PathProperty: String = "mxnet.library.path"
+
+  /** The system property that names the directory for extracted libraries. */
+  val CacheProperty: String = "mxnet.library.cache"
+
+  /** Loads the library and checks that it speaks this version of the native interface. */
+  def load(): LibInfo = {
+    val file = locate(name => Option(System.getProperty(name)), resource => Option(getClass.getResourceAsStream(resource)))
+    try System.load(file.toString)
+    catch {
+      case e: UnsatisfiedLinkError =>
+        throw error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
+    }
+    val lib = new LibInfo
+    checkAbi(file, lib)
+    Runtime.getRuntime.addShutdownHook(new Thread(() => lib.notifyShutdown(), "mxnet-shutdown"))
+    lib
+  }
+
+  private def checkAbi(file: Path, lib: LibInfo): Unit = {
+    val found =
+      try lib.abiVersion()
+      catch {
+        case _: UnsatisfiedLinkError =>
+          throw error(s"$file is not a libmxnet of this project (it has no JNI interface)", useMatching)
+      }
+    if (found != LibInfo.AbiVersion)
+      throw error(
+        s"$file implements version $found of the native interface, this jar needs version ${LibInfo.AbiVersion}",
+        useMatching
+      )
+  }
+
+  private val useMatching = s"use the library of the jar (unset $PathProperty) or build both from one source"
+
+  /** `<os>-<arch>` as the resources are named, such as `linux-x86_64`. */
+  def platform(osName: String, osArch: String): String = {
+    val os = osName.toLowerCase(Locale.ROOT) match {
+      case name if name.startsWith("linux")   => "linux"
+      case name if name.startsWith("mac")     => "macos"
+      case name if name.startsWith("windows") => "windows"
+      case name                               => name.replaceAll("\\s+", "")
+    }
+    val arch = osArch.toLowerCase(Locale.ROOT) match {
+      case "amd64" | "x86_64" | "x86-64" => "x86_64"
+      case "aarch64" | "arm64"           => "aarch64"
+      case other                         => other
+    }
+    s"$os-$arch"
+  }
+
+  /** The file name of the library on an operating system of [[platform]]. */
+  def fileName(platform: String): String = platform.takeWhile(_ != '-') match {
+    case "macos"   => "libmxnet.dylib"
+    case "windows" => "mxnet.dll"
+    case _         => "libmxnet.so"
+  }
+
+  /** The absolute path of the library to load.
+    *
+    * @param property gives the value of a system property
+    * @param resource opens a resource of the class path
+    */
+  def locate(property: String => Option[String], resource: String => Option[InputStream]): Path = {
+    val target = platform(property("os.name").getOrElse("unknown"), property("os.arch").getOrElse("unknown"))
+    property(PathProperty) match {
+      case Some(given) => explicitFile(given, fileName(target))
+      case None        => bundledFile(target, property, resource)
+    }
+  }
+
+  private def explicitFile(given: String, name: String): Path = {
+    val path = Paths.get(given).toAbsolutePath
+    val file = if (Files.isDirectory(path)) path.resolve(name) else path
+    if (!Files.isRegularFile(file)) throw notFound(Seq(s"$file (from -D$PathProperty=$given): no such file"))
+    file
+  }
+
+  private def bundledFile(
+      target: String,
+      property: String => Option[String],
+      resource: String => Option[InputStream]
+  ): Path = {
+    val name = fileName(target)
+    val resourceName = s"/native/$target/$name"
+    val tried = ArrayBuffer(s"-D$PathProperty: not set")
+    if (resource(resourceName).map(_.close()).isEmpty) {
+      tried += s"resource $resourceName: not on the class path"
+      throw notFound(tried.toSeq)
+    }
+    val places = cacheDirectories(property)
+    val found = places.iterator.map { directory =>
+      try Some(extract(() => resource(resourceName).get, directory, name))
+      catch {
+        case e: IOException =>
+          tried += s"resource $resourceName, extracted to $directory: ${describe(e)}"
+          None
+      }
+    }.collectFirst { case Some(file) => file }
+    found.getOrElse(throw notFound(tried.toSeq))
+  }
+
+  private def cacheDirectories(property: String => Option[String]): Seq[Path] = {
+    def under(base: String, parts: String*): Path = Paths.get(base, parts: _*).toAbsolutePath
+    property(CacheProperty) match {
+      case Some(given) => Seq(under(given))
+      case None =>
+        val user = property("user.name").getOrElse("user").replaceAll("[^A-Za-z0-9_.-]", "_")
+        property("user.home").map(under(_, ".cache", "mxnet", "native")).toSeq ++
+          property("java.io.tmpdir").map(under(_, s"mxnet-$user"))
+    }
+  }
+
+  /** Copies a library into `directory` under a name that holds its checksum, unless that file is there already with
+    * the right content. Other processes may do the same at the same time: a file appears whole or not at all.
+    */
+  def extract(open: () => InputStream, directory: Path, name: String): Path = {
+    createPrivateDirectory(directory)
+    val digest = Using.resource(open())(sha256)
+    val dot = name.lastIndexOf('.')
+    val file = directory.resolve(s"${name.take(dot)}-$digest${name.drop(dot)}")
+    if (!isIntact(file, digest)) {
+      val partial = Files.createTempFile(directory, "extract-", ".tmp")
+      try {
+        Using.resource(open())(Files.copy(_, partial, StandardCopyOption.REPLACE_EXISTING))
+        if (!isIntact(partial, digest)) throw new IOException(s"the copy of $name does not have the checksum $digest")
+        if (isPosix(directory)) Files.setPosixFilePermissions(partial, PosixFilePermissions.fromString("rwx------"))
+        try Files.move(partial, file, StandardCopyOption.ATOMIC_MOVE)
+        catch {
+          case _: AtomicMoveNotSupportedException => Files.move(partial, file, StandardCopyOption.REPLACE_EXISTING)
+        }
+      } finally Files.deleteIfExists(partial)
+    }
+    file
+  }
+
+  private def createPrivateDirectory(directory: Path): Unit = {
+    if (isPosix(directory))
+      Files.createDirectories(
+        directory,
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+      )
+    else Files.createDirectories(directory)
+    if (isPosix(directory)) {
+      val owner = Files.getOwner(directory, LinkOption.NOFOLLOW_LINKS).getName
+      val permissions = PosixFilePermissions.toString(Files.getPosixFilePermissions(directory))
+      val user = System.getProperty("user.name")
+      if (owner != user && owner != "root")
+        throw new IOException(s"$directory belongs to '$owner', not to '$user'")
+      if (permissions.charAt(4) == 'w' || permissions.charAt(7) == 'w')
+        throw new IOException(s"$directory can be written by other users ($permissions)")
+    }
+  }
+
+  private def isPosix(path: Path): Boolean = path.getFileSystem.supportedFileAttributeViews.contains("posix")
+
+  private def isIntact(file: Path, digest: String): Boolean =
+    Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) && Using.resource(Files.newInputStream(file))(sha256) == digest
+
+  private def sha256(in: InputStream): String = {
+    val digest = MessageDigest.getInstance("SHA-256")
+    val stream = new DigestInputStream(in, digest)
+    val buffer = new Array[Byte](1 << 16)
+    while (stream.read(buffer) >= 0) {}
+    digest.digest().map(b => f"${b & 0xff}%02x").mkString
+  }
+
+  private def describe(e: IOException): String =
+    s"${e.getClass.getSimpleName.stripSuffix("Exception")}: ${e.getMessage}"
+
+  private def notFound(tried: Seq[String]): MXNetError =
+    error(
+      "there is no libmxnet to load; tried" + tried.map("\n  - " + _).mkString,
+      s"\nadd the jar for this platform to the class path, or set -D$PathProperty to the library file or its directory"
+    )
+
+  private def error(what: String, remedy: String): MXNetError = new MXNetError(s"NativeLibrary: $what; $remedy")
+}
