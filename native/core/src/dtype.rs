@@ -31,17 +31,8 @@ pub enum DType {
 
 impl DType {
     /// Every type, in the order of the codes.
-    pub const ALL: [DType; 9] = [
-        DType::F32,
-        DType::F64,
-        DType::F16,
-        DType::U8,
-        DType::I32,
-        DType::I8,
-        DType::I64,
-        DType::Bool,
-        DType::BF16,
-    ];
+    pub const ALL: [DType; 9] =
+        [DType::F32, DType::F64, DType::F16, DType::U8, DType::I32, DType::I8, DType::I64, DType::Bool, DType::BF16];
     /// The floating-point types that most operators take.
     pub const FLOATS: &'static [DType] = &[DType::F16, DType::F32, DType::F64];
 

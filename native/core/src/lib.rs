@@ -3,4 +3,13 @@
 //! This crate knows no operator. The crates above it depend on it in one line:
 //! `core <- kernels <- ops <- runtime <- capi`.
 
+pub mod context;
 pub mod dtype;
+pub mod error;
+pub mod grad;
+pub mod infer;
+pub mod ndarray;
+pub mod op;
+pub mod params;
+pub mod shape;
+pub mod storage;

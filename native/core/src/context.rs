@@ -1,0 +1,103 @@
+//! Devices. A context names one; arrays live on it and operators run there.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+
+/// Kind of device, with the codes of the C API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(i32)]
+pub enum DeviceType {
+    /// The host processor.
+    Cpu = 1,
+    /// A CUDA device; no backend for it in this build.
+    Gpu = 2,
+    /// Page-locked host memory; the same as `Cpu` without a GPU backend.
+    CpuPinned = 3,
+    /// Memory shared between processes; behaves like `Cpu`.
+    CpuShared = 5,
+}
+
+/// One device: its kind and number. `cpu(0)` and `cpu(1)` are distinct and need copies between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Context {
+    /// Kind of device.
+    pub device_type: DeviceType,
+    /// Which one of its kind.
+    pub device_id: i32,
+}
+
+impl Context {
+    /// The host processor number `id`.
+    pub const fn cpu(id: i32) -> Context {
+        Context { device_type: DeviceType::Cpu, device_id: id }
+    }
+
+    /// From the codes of the C API.
+    ///
+    /// # Errors
+    /// An unknown kind, a negative number, or a GPU: this build has no GPU backend and never falls back silently.
+    pub fn from_codes(device_type: i32, device_id: i32) -> Result<Context> {
+        let kind = match device_type {
+            1 => DeviceType::Cpu,
+            2 => {
+                return Err(Error::Unsupported(format!(
+                    "gpu({device_id}) was asked for, but this build has no GPU backend: use cpu()"
+                )));
+            }
+            3 => DeviceType::CpuPinned,
+            5 => DeviceType::CpuShared,
+            t => {
+                return Err(Error::Value(format!(
+                    "device type {t} is unknown: use 1 (cpu), 3 (cpu_pinned) or 5 (cpu_shared)"
+                )));
+            }
+        };
+        if device_id < 0 {
+            return Err(Error::Value(format!("device number {device_id} is negative: use 0 or more")));
+        }
+        Ok(Context { device_type: kind, device_id })
+    }
+}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context::cpu(0)
+    }
+}
+
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.device_type {
+            DeviceType::Cpu => "cpu",
+            DeviceType::Gpu => "gpu",
+            DeviceType::CpuPinned => "cpu_pinned",
+            DeviceType::CpuShared => "cpu_shared",
+        };
+        write!(f, "{kind}({})", self.device_id)
+    }
+}
+
+impl FromStr for Context {
+    type Err = Error;
+
+    /// Reads `cpu(0)`; the empty text is the default device.
+    fn from_str(s: &str) -> Result<Context> {
+        if s.is_empty() {
+            return Ok(Context::default());
+        }
+        let parsed = s.strip_suffix(')').and_then(|s| s.split_once('(')).and_then(|(kind, id)| {
+            let code = match kind {
+                "cpu" => 1,
+                "gpu" => 2,
+                "cpu_pinned" => 3,
+                "cpu_shared" => 5,
+                _ => return None,
+            };
+            Some((code, id.parse().ok()?))
+        });
+        let (code, id) = parsed.ok_or_else(|| Error::Value(format!("'{s}' is no context: write cpu(0)")))?;
+        Context::from_codes(code, id)
+    }
+}

@@ -1,0 +1,129 @@
+//! The errors of the engine. Each says what was given, what was expected and what to do.
+
+use crate::dtype::DType;
+use crate::shape::Shape;
+
+/// Result of every fallible function of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. `Display` gives the message that users of every language see.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// Two sources disagree about the shape of one argument or output (MXNet's `InferShapeError`).
+    #[error("Shape inconsistent, Provided={provided}, inferred shape={inferred}")]
+    ShapeInconsistent {
+        /// Which argument or output: `argument 1` and the like.
+        what: String,
+        /// The shape that was there before.
+        provided: Box<Shape>,
+        /// The shape that the operator's rule gives.
+        inferred: Box<Shape>,
+    },
+    /// Two sources disagree about the element type of one argument or output.
+    #[error("Type inconsistent, Provided={provided}, inferred type={inferred}")]
+    DTypeInconsistent {
+        /// Which argument or output.
+        what: String,
+        /// The type that was there before.
+        provided: DType,
+        /// The type that the operator's rule gives.
+        inferred: DType,
+    },
+    /// A shape or a value that the operator cannot work with.
+    #[error("{0}")]
+    Value(String),
+    /// A parameter is missing, unknown or does not parse.
+    #[error("{0}")]
+    Param(String),
+    /// The operator has no kernel for this element type.
+    #[error("operator {op} does not take {given}; it takes {accepted}: convert with Cast first")]
+    UnsupportedDType {
+        /// Operator name.
+        op: String,
+        /// The type that was passed.
+        given: DType,
+        /// The types that are taken, separated by commas.
+        accepted: String,
+    },
+    /// A gradient was asked for where there is none.
+    #[error(
+        "operator {0} is not differentiable: put BlockGrad before it or request no gradient (grad_req null) for its inputs"
+    )]
+    NotDifferentiable(String),
+    /// A file or buffer that is not what it should be.
+    #[error("{0}")]
+    Format(String),
+    /// The operating system refused.
+    #[error("{path}: {message}")]
+    Io {
+        /// The file.
+        path: String,
+        /// The system's message.
+        message: String,
+    },
+    /// A null, foreign or freed handle, or a name that is not there.
+    #[error("{0}")]
+    NotFound(String),
+    /// Something this build cannot do, such as running on a GPU.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Memory could not be had.
+    #[error("out of memory: {0} bytes were asked for; use smaller arrays or batches, or free some with dispose()")]
+    OutOfMemory(usize),
+    /// A broken promise inside the engine; a bug of ours.
+    #[error("internal error: {0}; please report it with the program that led here")]
+    Internal(String),
+    /// An error with the place where it happened.
+    #[error("Error in operator {node}: {source}{}", detail(.source, .op, .node))]
+    InOperator {
+        /// Operator name.
+        op: String,
+        /// Name of the graph node, or the operator's name again for imperative calls.
+        node: String,
+        /// What happened there.
+        source: Box<Error>,
+    },
+}
+
+/// Names the operator and the argument behind a node name.
+fn detail(source: &Error, op: &str, node: &str) -> String {
+    let what = match source {
+        Error::ShapeInconsistent { what, .. } | Error::DTypeInconsistent { what, .. } => format!("{what} of "),
+        _ => String::new(),
+    };
+    match (what.is_empty(), op == node) {
+        (true, true) => String::new(),
+        (_, true) => format!(" ({what}{op})"),
+        (_, false) => format!(" ({what}{op} '{node}')"),
+    }
+}
+
+impl Error {
+    /// A [`Error::Value`].
+    pub fn value(message: impl Into<String>) -> Error {
+        Error::Value(message.into())
+    }
+
+    /// Adds the operator and node to an error that does not carry one yet.
+    pub fn in_operator(self, op: &str, node: &str) -> Error {
+        match self {
+            Error::InOperator { .. } => self,
+            e => Error::InOperator { op: op.into(), node: node.into(), source: Box::new(e) },
+        }
+    }
+
+    /// An I/O error of one file.
+    pub fn io(path: impl std::fmt::Display, e: &std::io::Error) -> Error {
+        Error::Io { path: path.to_string(), message: e.to_string() }
+    }
+}
+
+/// Returns a [`Error::Value`] with a formatted message unless the condition holds.
+#[macro_export]
+macro_rules! ensure {
+    ($cond:expr, $($arg:tt)+) => {
+        if !$cond {
+            return Err($crate::error::Error::Value(format!($($arg)+)));
+        }
+    };
+}

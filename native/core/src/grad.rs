@@ -1,0 +1,133 @@
+//! How operators declare their gradients. One builder in the runtime serves the symbolic pass and the imperative tape.
+
+use crate::error::Result;
+use crate::op::{Deps, KernelFn};
+use crate::params::Params;
+
+/// One output of one node of the graph in which a gradient is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    /// Node number in the graph under construction.
+    pub node: u32,
+    /// Which of its outputs.
+    pub index: u32,
+}
+
+/// The graph in which a composed gradient adds its operators.
+pub trait GradGraph {
+    /// Adds an operator and returns all its outputs.
+    ///
+    /// # Errors
+    /// No such operator; parameters that do not parse.
+    fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>>;
+
+    /// Adds an operator and returns its first output.
+    fn apply1(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Entry> {
+        Ok(self.apply(op, inputs, attrs)?[0])
+    }
+}
+
+/// The forward node whose gradient is built.
+pub struct GradNode<'a> {
+    /// Its parameters.
+    pub params: &'a Params,
+    /// Its attributes as text, for operators that take the same ones.
+    pub attrs: &'a [(&'a str, &'a str)],
+    /// Its inputs.
+    pub inputs: &'a [Entry],
+    /// Its outputs, hidden ones included.
+    pub outputs: &'a [Entry],
+    /// Gradients of its visible outputs; zeros where nothing flows back.
+    pub ograds: &'a [Entry],
+}
+
+/// Builds the gradients of all inputs; `None` where an input has none (its gradient is then zero).
+pub type Compose = fn(&mut dyn GradGraph, &GradNode<'_>) -> Result<Vec<Option<Entry>>>;
+
+/// A gradient computed by a kernel of its own.
+///
+/// The kernel's inputs are the gradients of the outputs in `ograds`, then the forward `inputs`, then the forward `outputs` that
+/// it asked for, each in order. Its outputs are the gradients of all forward inputs but the mutable ones, with the shapes and
+/// types of those inputs; some may be unwanted.
+#[derive(Clone, Copy)]
+pub struct Backward {
+    /// The kernel.
+    pub kernel: KernelFn,
+    /// Output gradients that it reads.
+    pub ograds: Deps,
+    /// Forward inputs that it reads.
+    pub inputs: Deps,
+    /// Forward outputs that it reads.
+    pub outputs: Deps,
+    /// Pairs (kernel input, kernel output) that may be the same memory.
+    pub inplace: &'static [(usize, usize)],
+    /// Whether the kernel itself handles a request to add.
+    pub accumulates: bool,
+    /// Whether it works element by element, so that it may run block by block inside a fused chain.
+    pub pointwise: bool,
+}
+
+impl Backward {
+    /// A kernel that reads all output gradients and nothing else.
+    pub const fn new(kernel: KernelFn) -> Backward {
+        Backward {
+            kernel,
+            ograds: Deps::All,
+            inputs: Deps::None,
+            outputs: Deps::None,
+            inplace: &[],
+            accumulates: false,
+            pointwise: false,
+        }
+    }
+
+    /// Which output gradients the kernel reads; a loss reads none.
+    pub const fn ograds(mut self, deps: Deps) -> Backward {
+        self.ograds = deps;
+        self
+    }
+
+    /// Which forward inputs the kernel reads.
+    pub const fn inputs(mut self, deps: Deps) -> Backward {
+        self.inputs = deps;
+        self
+    }
+
+    /// Which forward outputs the kernel reads.
+    pub const fn outputs(mut self, deps: Deps) -> Backward {
+        self.outputs = deps;
+        self
+    }
+
+    /// Pairs (kernel input, kernel output) that may be the same memory.
+    pub const fn inplace(mut self, pairs: &'static [(usize, usize)]) -> Backward {
+        self.inplace = pairs;
+        self
+    }
+
+    /// The kernel handles [`Req::Add`](crate::storage::Req::Add) itself.
+    pub const fn accumulates(mut self) -> Backward {
+        self.accumulates = true;
+        self
+    }
+
+    /// The kernel works element by element on equally shaped operands and takes its inputs in place through
+    /// [`in_out`](crate::storage::in_out).
+    pub const fn pointwise(mut self) -> Backward {
+        self.pointwise = true;
+        self
+    }
+}
+
+/// The gradient of an operator.
+#[derive(Clone, Copy)]
+pub enum Grad {
+    /// Asking for it is an error that says so.
+    None,
+    /// The gradients of all inputs are zero.
+    Zero,
+    /// A kernel, and optionally the same gradient composed of operators, which is used where it is differentiated again.
+    Kernel(Backward, Option<Compose>),
+    /// Composed of other operators, hence differentiable again.
+    Compose(Compose),
+}

@@ -1,0 +1,252 @@
+//! Dense arrays: a shape and a type over a contiguous part of a chunk of memory.
+//!
+//! Slicing along axis 0 and reshaping share memory, as in MXNet.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::shape::Shape;
+use crate::storage::{self, Chunk};
+use crate::{dispatch, ensure};
+
+/// A dense array. Cloning shares the memory.
+#[derive(Clone)]
+pub struct NDArray {
+    chunk: Arc<Chunk>,
+    offset: usize,
+    len: usize,
+    shape: Shape,
+    dtype: DType,
+}
+
+impl NDArray {
+    /// An array with unspecified content.
+    ///
+    /// # Errors
+    /// A shape that is not whole or too large, or no memory.
+    pub fn empty(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+        let len = shape.checked_elements()?;
+        let chunk = Chunk::new(len * dtype.size(), context)?;
+        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype })
+    }
+
+    /// An array of zeros.
+    pub fn zeros(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+        let a = NDArray::empty(shape, dtype, context)?;
+        storage::write_bytes(&a, |b| b.fill(0));
+        Ok(a)
+    }
+
+    /// An array on `cpu(0)` with a copy of the elements.
+    ///
+    /// # Errors
+    /// The shape does not have as many elements as the slice.
+    pub fn from_slice<T: Element>(items: &[T], dims: &[i64]) -> Result<NDArray> {
+        let a = NDArray::empty(&Shape::new(dims), T::DTYPE, Context::default())?;
+        a.copy_from_slice(items)?;
+        Ok(a)
+    }
+
+    /// A part of a chunk as an array; `offset` is in bytes.
+    ///
+    /// # Errors
+    /// The part is not inside the chunk or not aligned to its elements.
+    pub fn view(chunk: Arc<Chunk>, offset: usize, shape: Shape, dtype: DType) -> Result<NDArray> {
+        let len = shape.checked_elements()?;
+        let inside = offset.checked_add(len * dtype.size()).is_some_and(|end| end <= chunk.bytes());
+        if !inside || !offset.is_multiple_of(dtype.size()) {
+            return Err(Error::Internal(format!("a view of {shape} {dtype} at byte {offset} leaves its chunk")));
+        }
+        Ok(NDArray { chunk, offset, len, shape, dtype })
+    }
+
+    /// The memory.
+    pub fn chunk(&self) -> &Arc<Chunk> {
+        &self.chunk
+    }
+
+    /// Where in the chunk the elements lie.
+    pub fn byte_range(&self) -> Range<usize> {
+        self.offset..self.offset + self.len * self.dtype.size()
+    }
+
+    /// Shape, whole.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The device.
+    pub fn context(&self) -> Context {
+        self.chunk.context()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Rows `begin..end` along axis 0, sharing memory.
+    ///
+    /// # Errors
+    /// A scalar, or a range that is not inside the axis.
+    pub fn slice(&self, begin: usize, end: usize) -> Result<NDArray> {
+        ensure!(!self.shape.dims().is_empty(), "a scalar cannot be sliced");
+        let rows = self.shape.dim(0) as usize;
+        ensure!(
+            begin <= end && end <= rows,
+            "slice {begin}..{end} is outside the first axis of {} with {rows} rows",
+            self.shape
+        );
+        let row = self.len.checked_div(rows).unwrap_or(0);
+        let mut shape = self.shape.clone();
+        if let Some(d) = shape.dims_mut() {
+            d[0] = (end - begin) as i64;
+        }
+        let offset = self.offset + begin * row * self.dtype.size();
+        Ok(NDArray { chunk: self.chunk.clone(), offset, len: row * (end - begin), shape, dtype: self.dtype })
+    }
+
+    /// Row `i` along axis 0 with that axis dropped, sharing memory. The row of a vector has the shape (1,), as in MXNet's legacy
+    /// semantics.
+    ///
+    /// # Errors
+    /// The index is outside the axis.
+    pub fn at(&self, i: usize) -> Result<NDArray> {
+        let row = self.slice(i, i + 1)?;
+        if self.shape.dims().len() <= 1 {
+            return Ok(row);
+        }
+        let dims = self.shape.dims()[1..].to_vec();
+        row.reshape(&Shape::new(&dims))
+    }
+
+    /// The same memory under another shape with as many elements.
+    ///
+    /// # Errors
+    /// The numbers of elements differ.
+    pub fn reshape(&self, shape: &Shape) -> Result<NDArray> {
+        let n = shape.checked_elements()?;
+        ensure!(
+            n == self.len,
+            "cannot reshape {} with {} elements to {shape} with {n}: the numbers must be equal",
+            self.shape,
+            self.len
+        );
+        Ok(NDArray { shape: shape.clone(), ..self.clone() })
+    }
+
+    /// A copy of the elements.
+    ///
+    /// # Errors
+    /// `T` is not the array's element type.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check_type::<T>()?;
+        let mut out = vec![T::default(); self.len];
+        storage::copy_out(self, &mut out)?;
+        Ok(out)
+    }
+
+    /// A copy of the elements converted to `T` through double precision (exact for `i64` to `i64`).
+    pub fn to_vec_as<T: Element>(&self) -> Result<Vec<T>> {
+        if self.dtype == T::DTYPE {
+            return self.to_vec();
+        }
+        dispatch!(self.dtype, S in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
+            Ok(self.to_vec::<S>()?.into_iter().map(|x| T::from_f64(x.to_f64())).collect())
+        }, other => Err(Error::Internal(format!("no elements of type {other}"))))
+    }
+
+    /// Overwrites all the elements.
+    ///
+    /// # Errors
+    /// `T` is not the array's element type, or the lengths differ.
+    pub fn copy_from_slice<T: Element>(&self, items: &[T]) -> Result<()> {
+        self.check_type::<T>()?;
+        ensure!(
+            items.len() == self.len,
+            "{} elements were given for an array of shape {} with {}",
+            items.len(),
+            self.shape,
+            self.len
+        );
+        storage::write_bytes(self, |b| b.copy_from_slice(storage::as_bytes(items)));
+        Ok(())
+    }
+
+    /// A copy on a device.
+    pub fn to_context(&self, context: Context) -> Result<NDArray> {
+        let out = NDArray::empty(&self.shape, self.dtype, context)?;
+        out.copy_from(self)?;
+        Ok(out)
+    }
+
+    /// Overwrites the elements with those of an array of the same type and number of elements.
+    pub fn copy_from(&self, source: &NDArray) -> Result<()> {
+        ensure!(
+            self.dtype == source.dtype && self.len == source.len,
+            "cannot copy {} {} into {} {}: type and number of elements must be equal",
+            source.shape,
+            source.dtype,
+            self.shape,
+            self.dtype
+        );
+        storage::copy(source, self)
+    }
+
+    fn check_type<T: Element>(&self) -> Result<()> {
+        ensure!(T::DTYPE == self.dtype, "the array holds {}, not {}: convert it with Cast first", self.dtype, T::DTYPE);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for NDArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<NDArray {} {} @{}>", self.shape, self.dtype, self.context())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_share_memory() {
+        let a = NDArray::from_slice(&[1f32, 2., 3., 4., 5., 6.], &[3, 2]).unwrap();
+        a.slice(1, 3).unwrap().copy_from_slice(&[7f32, 8., 9., 10.]).unwrap();
+        assert_eq!(a.reshape(&Shape::new(&[6])).unwrap().to_vec::<f32>().unwrap(), [1., 2., 7., 8., 9., 10.]);
+        assert_eq!(a.at(1).unwrap().shape(), &Shape::new(&[2]));
+        assert!(a.slice(2, 4).is_err());
+        assert!(a.reshape(&Shape::new(&[5])).is_err());
+    }
+
+    #[test]
+    fn copies_convert_only_on_request() {
+        let a = NDArray::from_slice(&[1.5f32, -2.0], &[2]).unwrap();
+        assert!(a.to_vec::<f64>().is_err());
+        assert_eq!(a.to_vec_as::<i32>().unwrap(), [1, -2]);
+        let b = a.to_context(Context::cpu(1)).unwrap();
+        assert_eq!(b.context(), Context::cpu(1));
+        assert_eq!(b.to_vec::<f32>().unwrap(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn copying_onto_an_overlapping_view_is_a_move() {
+        let a = NDArray::from_slice(&[1f32, 2., 3., 4.], &[4]).unwrap();
+        a.slice(1, 4).unwrap().copy_from(&a.slice(0, 3).unwrap()).unwrap();
+        assert_eq!(a.to_vec::<f32>().unwrap(), [1., 1., 2., 3.]);
+    }
+}

@@ -1,0 +1,486 @@
+//! Operator definitions: static data that says everything the engine, the C API, the macros and the documentation need.
+
+use std::any::Any;
+
+use parking_lot::Mutex;
+
+use crate::context::{Context, DeviceType};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::grad::Grad;
+use crate::infer::{InferDType, InferShape, same_dtype, same_shape};
+use crate::params::{Attrs, FieldInfo, NoParams, OpParams, Params};
+use crate::storage::{In, Out};
+
+/// A tensor argument as the metadata shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct ArgDef {
+    /// Argument name.
+    pub name: &'static str,
+    /// Meaning and shape.
+    pub doc: &'static str,
+    /// MXNet's type string.
+    pub type_string: &'static str,
+}
+
+/// A tensor argument of the usual type `NDArray-or-Symbol`.
+pub const fn arg(name: &'static str, doc: &'static str) -> ArgDef {
+    ArgDef { name, doc, type_string: "NDArray-or-Symbol" }
+}
+
+/// The tensor inputs of an operator.
+#[derive(Clone, Copy)]
+pub enum Inputs {
+    /// A fixed list; parameters may leave out some of the last ones, see [`OpDef::input_names`].
+    Fixed(&'static [ArgDef]),
+    /// Any number of them; the named parameter holds the number.
+    Variadic {
+        /// The argument, of type `NDArray-or-Symbol[]`.
+        arg: ArgDef,
+        /// Parameter with the number of inputs (`key_var_num_args`); filled in from the call if absent.
+        count: &'static str,
+    },
+}
+
+/// A selection of inputs or outputs.
+#[derive(Clone, Copy, Debug)]
+pub enum Deps {
+    /// None of them.
+    None,
+    /// All of them (visible ones, where gradients of outputs are meant).
+    All,
+    /// These.
+    Some(&'static [usize]),
+}
+
+impl Deps {
+    /// The selected indices out of `n`; indices beyond `n` (inputs that the parameters leave out) are skipped.
+    pub fn indices(self, n: usize) -> impl Iterator<Item = usize> {
+        let (list, all): (&'static [usize], usize) = match self {
+            Deps::None => (&[], 0),
+            Deps::All => (&[], n),
+            Deps::Some(list) => (list, 0),
+        };
+        (0..all).chain(list.iter().copied().filter(move |i| *i < n))
+    }
+}
+
+/// A stream of random numbers: a seed and a counter that no other call shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomKey {
+    /// Seed of the device.
+    pub seed: u64,
+    /// Number of the call since the seed was set.
+    pub stream: u64,
+}
+
+/// Where operators get their random streams.
+pub trait RandomSource {
+    /// A stream that was not given out before.
+    fn next_key(&self) -> RandomKey;
+}
+
+/// What a node keeps from run to run: packed weights and the like, keyed by the version of what they derive from.
+#[derive(Default)]
+pub struct Cache(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl Cache {
+    /// Runs `f` on the kept value, made by `T::default()` the first time.
+    pub fn with<T: Any + Send + Default, R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        let mut slot = self.0.lock();
+        if !slot.as_ref().is_some_and(|v| v.is::<T>()) {
+            *slot = Some(Box::<T>::default());
+        }
+        match slot.as_mut().and_then(|v| v.downcast_mut()) {
+            Some(v) => f(v),
+            None => f(&mut T::default()),
+        }
+    }
+}
+
+/// What a kernel is told besides its operands.
+pub struct OpCtx<'a> {
+    /// Operator name, for messages.
+    pub op: &'static str,
+    /// Parameters.
+    pub params: &'a Params,
+    /// Training or inference.
+    pub is_train: bool,
+    /// Random streams of the device.
+    pub random: &'a dyn RandomSource,
+    /// The node's own cache; `None` for a call that will not be repeated.
+    pub cache: Option<&'a Cache>,
+    /// Where the operands are.
+    pub context: Context,
+}
+
+impl OpCtx<'_> {
+    /// The parameters as the declared type.
+    #[track_caller]
+    pub fn params<P: OpParams>(&self) -> &P {
+        self.params.get()
+    }
+
+    /// The error for an element type that the kernel does not take.
+    pub fn unsupported(&self, given: DType, accepted: &[DType]) -> Error {
+        let accepted = accepted.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
+        Error::UnsupportedDType { op: self.op.into(), given, accepted }
+    }
+}
+
+/// A kernel. Inputs come in order with mutable ones flagged as shared; outputs come first, then the mutable inputs.
+pub type KernelFn = fn(&OpCtx<'_>, &[In<'_>], &mut [Out<'_>]) -> Result<()>;
+
+/// How the outputs come to be.
+#[derive(Clone, Copy)]
+pub enum Forward {
+    /// A kernel computes them.
+    Kernel(KernelFn),
+    /// The output is the first input's memory under another shape; nothing is computed.
+    View,
+}
+
+/// Names that depend on the parameters.
+pub type Names = fn(&Params) -> Vec<String>;
+
+/// The definition of an operator.
+pub struct OpDef {
+    /// Name.
+    pub name: &'static str,
+    /// Other names of the same operator.
+    pub aliases: &'static [&'static str],
+    /// What it computes: formula, shapes, source.
+    pub doc: &'static str,
+    /// Tensor inputs, mutable ones included.
+    pub inputs: Inputs,
+    /// Inputs that the operator changes: auxiliary states, optimizer states.
+    pub mutates: &'static [usize],
+    /// Shape inference.
+    pub infer_shape: InferShape,
+    /// Element type inference.
+    pub infer_dtype: InferDType,
+    /// Computation on the CPU.
+    pub forward: Forward,
+    /// Gradient.
+    pub grad: Grad,
+    /// Pairs (input, output) that may be the same memory.
+    pub inplace: &'static [(usize, usize)],
+    /// Whether the kernel handles a request to add.
+    pub accumulates: bool,
+    /// Whether it works element by element on equally shaped operands.
+    pub pointwise: bool,
+    /// Whether it draws random numbers, so that two equal nodes are not one.
+    pub random: bool,
+    /// Metadata order of all arguments where it is not "inputs, then parameters".
+    pub arg_order: &'static [&'static str],
+    parse: fn(&Attrs) -> Result<Params>,
+    fields: fn() -> Vec<FieldInfo>,
+    num_inputs: Option<fn(&Params) -> usize>,
+    input_names: Option<Names>,
+    num_outputs: fn(&Params) -> usize,
+    num_visible: Option<fn(&Params) -> usize>,
+    output_names: Option<Names>,
+}
+
+fn one(_: &Params) -> usize {
+    1
+}
+
+fn no_kernel(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
+    Err(Error::Internal(format!("operator {} was defined without a kernel", ctx.op)))
+}
+
+fn parse_as<P: OpParams>(attrs: &Attrs) -> Result<Params> {
+    P::parse(attrs).map(Params::new)
+}
+
+const DATA: &[ArgDef] = &[arg("data", "The input.")];
+
+impl OpDef {
+    /// An operator with one input `data`, one output, no parameters, and equal shapes and types all around.
+    pub const fn new(name: &'static str) -> OpDef {
+        OpDef {
+            name,
+            aliases: &[],
+            doc: "",
+            inputs: Inputs::Fixed(DATA),
+            mutates: &[],
+            infer_shape: same_shape,
+            infer_dtype: same_dtype,
+            forward: Forward::Kernel(no_kernel),
+            grad: Grad::None,
+            inplace: &[],
+            accumulates: false,
+            pointwise: false,
+            random: false,
+            arg_order: &[],
+            parse: parse_as::<NoParams>,
+            fields: NoParams::fields,
+            num_inputs: None,
+            input_names: None,
+            num_outputs: one,
+            num_visible: None,
+            output_names: None,
+        }
+    }
+
+    /// Other names.
+    pub const fn aliases(mut self, names: &'static [&'static str]) -> OpDef {
+        self.aliases = names;
+        self
+    }
+
+    /// Formula, shapes and source.
+    pub const fn doc(mut self, doc: &'static str) -> OpDef {
+        self.doc = doc;
+        self
+    }
+
+    /// The tensor inputs.
+    pub const fn inputs(mut self, args: &'static [ArgDef]) -> OpDef {
+        self.inputs = Inputs::Fixed(args);
+        self
+    }
+
+    /// Any number of inputs, counted by the parameter `count`.
+    pub const fn variadic(mut self, name: &'static str, doc: &'static str, count: &'static str) -> OpDef {
+        self.inputs = Inputs::Variadic { arg: ArgDef { name, doc, type_string: "NDArray-or-Symbol[]" }, count };
+        self
+    }
+
+    /// How many of the inputs the parameters leave in.
+    pub const fn num_inputs_by(mut self, f: fn(&Params) -> usize) -> OpDef {
+        self.num_inputs = Some(f);
+        self
+    }
+
+    /// Names of the inputs where they are not the first of the list.
+    pub const fn input_names_by(mut self, f: Names) -> OpDef {
+        self.input_names = Some(f);
+        self
+    }
+
+    /// Inputs that the operator changes. They follow the outputs as [`Out`]s of the kernel.
+    pub const fn mutates(mut self, inputs: &'static [usize]) -> OpDef {
+        self.mutates = inputs;
+        self
+    }
+
+    /// The parameter struct, declared with [`params!`](crate::params!).
+    pub const fn params<P: OpParams>(mut self) -> OpDef {
+        self.parse = parse_as::<P>;
+        self.fields = P::fields;
+        self
+    }
+
+    /// A fixed number of outputs.
+    pub const fn outputs(mut self, f: fn(&Params) -> usize) -> OpDef {
+        self.num_outputs = f;
+        self
+    }
+
+    /// How many outputs users see; the others only serve the gradient.
+    pub const fn visible(mut self, f: fn(&Params) -> usize) -> OpDef {
+        self.num_visible = Some(f);
+        self
+    }
+
+    /// Names of the outputs where they are not `output`, or `output0`, `output1`, ...
+    pub const fn output_names_by(mut self, f: Names) -> OpDef {
+        self.output_names = Some(f);
+        self
+    }
+
+    /// Shape rule.
+    pub const fn shape(mut self, f: InferShape) -> OpDef {
+        self.infer_shape = f;
+        self
+    }
+
+    /// Element type rule.
+    pub const fn dtype(mut self, f: InferDType) -> OpDef {
+        self.infer_dtype = f;
+        self
+    }
+
+    /// The kernel.
+    pub const fn forward(mut self, kernel: KernelFn) -> OpDef {
+        self.forward = Forward::Kernel(kernel);
+        self
+    }
+
+    /// The output is the input under another shape.
+    pub const fn view(mut self) -> OpDef {
+        self.forward = Forward::View;
+        self.inplace = &[(0, 0)];
+        self
+    }
+
+    /// The gradient.
+    pub const fn grad(mut self, grad: Grad) -> OpDef {
+        self.grad = grad;
+        self
+    }
+
+    /// Pairs (input, output) that may be the same memory; the kernel takes them through [`in_out`](crate::storage::in_out).
+    pub const fn inplace(mut self, pairs: &'static [(usize, usize)]) -> OpDef {
+        self.inplace = pairs;
+        self
+    }
+
+    /// The kernel handles [`Req::Add`](crate::storage::Req::Add).
+    pub const fn accumulates(mut self) -> OpDef {
+        self.accumulates = true;
+        self
+    }
+
+    /// The operator works element by element on equally shaped operands.
+    pub const fn pointwise(mut self) -> OpDef {
+        self.pointwise = true;
+        self
+    }
+
+    /// The operator draws random numbers.
+    pub const fn random(mut self) -> OpDef {
+        self.random = true;
+        self
+    }
+
+    /// Metadata order of the arguments.
+    pub const fn arg_order(mut self, names: &'static [&'static str]) -> OpDef {
+        self.arg_order = names;
+        self
+    }
+
+    /// Parses attributes.
+    ///
+    /// # Errors
+    /// Those of the parameter struct, with the operator's name.
+    pub fn parse(&self, attrs: &Attrs) -> Result<Params> {
+        (self.parse)(attrs).map_err(|e| e.in_operator(self.name, self.name))
+    }
+
+    /// The parameters as the metadata shows them.
+    pub fn fields(&self) -> Vec<FieldInfo> {
+        (self.fields)()
+    }
+
+    /// Number of inputs, mutable ones included; `None` where the parameters alone do not tell (variadic operators).
+    pub fn num_inputs(&self, params: &Params) -> Option<usize> {
+        match (self.num_inputs, self.inputs) {
+            (Some(f), _) => Some(f(params)),
+            (None, Inputs::Fixed(args)) => Some(args.len()),
+            (None, Inputs::Variadic { .. }) => None,
+        }
+    }
+
+    /// Names of `n` inputs.
+    pub fn input_names(&self, params: &Params, n: usize) -> Vec<String> {
+        match (self.input_names, self.inputs) {
+            (Some(f), _) => f(params),
+            (None, Inputs::Fixed(args)) => args.iter().take(n).map(|a| a.name.to_string()).collect(),
+            (None, Inputs::Variadic { .. }) => (0..n).map(|i| format!("arg{i}")).collect(),
+        }
+    }
+
+    /// Number of outputs, hidden ones included.
+    pub fn num_outputs(&self, params: &Params) -> usize {
+        (self.num_outputs)(params)
+    }
+
+    /// Number of outputs that users see.
+    pub fn num_visible(&self, params: &Params) -> usize {
+        self.num_visible.map_or_else(|| self.num_outputs(params), |f| f(params))
+    }
+
+    /// Names of all outputs, without the node's name.
+    pub fn output_names(&self, params: &Params) -> Vec<String> {
+        match (self.output_names, self.num_outputs(params)) {
+            (Some(f), _) => f(params),
+            (None, 1) => vec!["output".into()],
+            (None, n) => (0..n).map(|i| format!("output{i}")).collect(),
+        }
+    }
+
+    /// The computation on a kind of device.
+    ///
+    /// # Errors
+    /// There is no backend for it.
+    pub fn forward_on(&self, device: DeviceType) -> Result<Forward> {
+        match device {
+            DeviceType::Gpu => Err(Error::Unsupported(format!("operator {} has no GPU kernel", self.name))),
+            _ => Ok(self.forward),
+        }
+    }
+
+    /// All arguments in metadata order: name, type string, description.
+    pub fn arguments(&self) -> Vec<(&'static str, String, &'static str)> {
+        let tensors: Vec<ArgDef> = match self.inputs {
+            Inputs::Fixed(args) => args.to_vec(),
+            Inputs::Variadic { arg, .. } => vec![arg],
+        };
+        let mut all: Vec<_> = tensors.iter().map(|a| (a.name, a.type_string.to_string(), a.doc)).collect();
+        all.extend(self.fields().into_iter().map(|f| (f.name, f.type_string, f.doc)));
+        if !self.arg_order.is_empty() {
+            all.sort_by_key(|a| self.arg_order.iter().position(|n| *n == a.0));
+        }
+        all
+    }
+
+    /// The parameter with the number of inputs, empty if that number is fixed.
+    pub fn key_var_num_args(&self) -> &'static str {
+        match self.inputs {
+            Inputs::Variadic { count, .. } => count,
+            Inputs::Fixed(_) => "",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::params! {
+        /// Parameters of the test operator.
+        struct TestParam {
+            /// How many.
+            num_args: i32 = required, where 1..=9;
+            /// Along which axis.
+            dim: i32 = 1;
+            /// A factor.
+            eps: f64 = (f64::from(1e-3f32));
+        }
+    }
+
+    static TEST: OpDef = OpDef::new("Test")
+        .inputs(&[arg("lhs", "The left one."), arg("rhs", "The right one.")])
+        .params::<TestParam>()
+        .arg_order(&["lhs", "num_args", "dim", "eps", "rhs"]);
+
+    #[test]
+    fn metadata_is_in_order_and_in_mxnets_words() {
+        let all: Vec<_> = TEST.arguments().into_iter().map(|(n, t, _)| format!("{n}: {t}")).collect();
+        assert_eq!(
+            all,
+            [
+                "lhs: NDArray-or-Symbol",
+                "num_args: int, required",
+                "dim: int, optional, default='1'",
+                "eps: double, optional, default=0.0010000000474974513",
+                "rhs: NDArray-or-Symbol"
+            ]
+        );
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        let parse = |k: &str, v: &str| TEST.parse(&[(k.to_string(), v.to_string())].into_iter().collect());
+        let parsed = parse("num_args", "3").unwrap();
+        let p = parsed.get::<TestParam>();
+        assert_eq!((p.num_args, p.dim, p.eps), (3, 1, f64::from(1e-3f32)));
+        assert!(parse("num_args", "10").unwrap_err().to_string().contains("out of range"));
+        assert!(parse("num_args", "x").unwrap_err().to_string().contains("'x' is no int"));
+        assert!(parse("dim", "1").unwrap_err().to_string().contains("Required parameter num_args"));
+        assert!(parse("nun_args", "1").unwrap_err().to_string().contains("Possible Arguments: num_args, dim, eps"));
+    }
+}

@@ -1,0 +1,489 @@
+//! Typed operator parameters. One [`params!`](crate::params!) declaration gives the struct, the parser with its range
+//! checks, the attribute text, and the type string of the operator metadata, equal to MXNet 1.9.1's.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::shape::{Shape, split_tuple};
+
+/// Attributes as text, in the order in which they were given.
+pub type Attrs = IndexMap<String, String>;
+
+/// A type that an operator parameter can have.
+pub trait ParamValue: Sized {
+    /// The first part of the metadata's type string, such as `int (non-negative)`.
+    fn type_name() -> Cow<'static, str>;
+    /// Reads the attribute text.
+    fn parse(text: &str) -> Result<Self, String>;
+    /// The attribute text, which [`ParamValue::parse`] reads back.
+    fn print(&self) -> String;
+    /// The default as the metadata shows it; MXNet puts quotes around some types.
+    fn print_default(&self) -> String {
+        self.print()
+    }
+    /// What stands between the type and `optional`; enumerations have no blank there.
+    const SEPARATOR: &'static str = ", ";
+}
+
+/// Python and C++ spellings of nothing.
+fn is_none(text: &str) -> bool {
+    text == "None"
+}
+
+macro_rules! int_param {
+    ($($t:ty, $name:literal, $quoted:literal;)*) => {$(
+        impl ParamValue for $t {
+            fn type_name() -> Cow<'static, str> { $name.into() }
+            fn parse(text: &str) -> Result<Self, String> {
+                let t = text.trim();
+                let t = t.strip_suffix('L').unwrap_or(t);
+                match t {
+                    "True" | "true" => return Ok(1),
+                    "False" | "false" => return Ok(0),
+                    _ => {}
+                }
+                t.parse().map_err(|_| format!("'{text}' is no {} ({} to {})", $name, <$t>::MIN, <$t>::MAX))
+            }
+            fn print(&self) -> String { self.to_string() }
+            fn print_default(&self) -> String { if $quoted { format!("'{self}'") } else { self.to_string() } }
+        }
+    )*};
+}
+int_param! {
+    i32, "int", true;
+    u32, "int (non-negative)", false;
+    i64, "long", false;
+    u64, "long (non-negative)", false;
+}
+
+/// C's `%.{digits}g`: the shortest of fixed and exponent form with that many significant digits, without trailing zeros.
+pub fn print_g(x: f64, digits: usize) -> String {
+    if x.is_nan() {
+        return "nan".into();
+    }
+    if x.is_infinite() {
+        return if x > 0.0 { "inf" } else { "-inf" }.into();
+    }
+    if x == 0.0 {
+        return if x.is_sign_negative() { "-0" } else { "0" }.into();
+    }
+    let sci = format!("{:.*e}", digits - 1, x);
+    let (mantissa, exp) = sci.split_once('e').unwrap_or((&sci, "0"));
+    let exp: i32 = exp.parse().unwrap_or(0);
+    let trim = |s: &str| match s.contains('.') {
+        true => s.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => s.to_string(),
+    };
+    if exp < -4 || exp >= digits as i32 {
+        let sign = if exp < 0 { '-' } else { '+' };
+        return format!("{}e{sign}{:02}", trim(mantissa), exp.abs());
+    }
+    trim(&format!("{:.*}", (digits as i32 - 1 - exp).max(0) as usize, x))
+}
+
+fn parse_float(text: &str) -> Result<f64, String> {
+    match text.trim() {
+        "True" | "true" => Ok(1.0),
+        "False" | "false" => Ok(0.0),
+        t => t.parse().map_err(|_| format!("'{text}' is no number")),
+    }
+}
+
+impl ParamValue for f32 {
+    fn type_name() -> Cow<'static, str> {
+        "float".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_float(text).map(|x| x as f32)
+    }
+    fn print(&self) -> String {
+        print_g(f64::from(*self), 9)
+    }
+}
+
+impl ParamValue for f64 {
+    fn type_name() -> Cow<'static, str> {
+        "double".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_float(text)
+    }
+    fn print(&self) -> String {
+        print_g(*self, 17)
+    }
+}
+
+impl ParamValue for bool {
+    fn type_name() -> Cow<'static, str> {
+        "boolean".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "True" | "true" | "1" => Ok(true),
+            "False" | "false" | "0" => Ok(false),
+            _ => Err(format!("'{text}' is no boolean: write True or False")),
+        }
+    }
+    fn print(&self) -> String {
+        if *self { "True" } else { "False" }.into()
+    }
+    fn print_default(&self) -> String {
+        if *self { "1" } else { "0" }.into()
+    }
+}
+
+impl ParamValue for String {
+    fn type_name() -> Cow<'static, str> {
+        "string".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.into())
+    }
+    fn print(&self) -> String {
+        self.clone()
+    }
+    fn print_default(&self) -> String {
+        format!("'{self}'")
+    }
+}
+
+/// `(1, 2)` as Python prints it, from parts.
+fn print_tuple<T>(items: &[T], f: impl Fn(&T) -> String) -> String {
+    let parts: Vec<_> = items.iter().map(f).collect();
+    format!("[{}]", parts.join(","))
+}
+
+impl ParamValue for Shape {
+    fn type_name() -> Cow<'static, str> {
+        "Shape(tuple)".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// `Shape or None`: a shape that may be left out altogether, which differs from the empty shape.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct ShapeOrNone(pub Option<Shape>);
+
+impl ParamValue for ShapeOrNone {
+    fn type_name() -> Cow<'static, str> {
+        "Shape or None".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        if is_none(text) { Ok(ShapeOrNone(None)) } else { text.parse().map(|s| ShapeOrNone(Some(s))) }
+    }
+    fn print(&self) -> String {
+        self.0.as_ref().map_or("None".into(), Shape::to_string)
+    }
+}
+
+/// A tuple whose items may be absent (`(None, 3)`), as slices use; the metadata calls it a `Shape(tuple)`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct OptTuple(pub Vec<Option<i64>>);
+
+impl ParamValue for OptTuple {
+    fn type_name() -> Cow<'static, str> {
+        "Shape(tuple)".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        let item = |t: &str| if is_none(t) { Ok(None) } else { i64::parse(t).map(Some) };
+        split_tuple(text)?.into_iter().map(item).collect::<Result<_, _>>().map(OptTuple)
+    }
+    fn print(&self) -> String {
+        print_tuple(&self.0, |x| x.map_or("None".into(), |x| x.to_string()))
+    }
+}
+
+/// `tuple of <T>`.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Tuple<T>(pub Vec<T>);
+
+impl<T: ParamValue> ParamValue for Tuple<T> {
+    fn type_name() -> Cow<'static, str> {
+        format!("tuple of <{}>", T::type_name()).into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        split_tuple(text)?.into_iter().map(T::parse).collect::<Result<_, _>>().map(Tuple)
+    }
+    fn print(&self) -> String {
+        print_tuple(&self.0, T::print)
+    }
+}
+
+impl<T: ParamValue> ParamValue for Option<T> {
+    fn type_name() -> Cow<'static, str> {
+        // An optional enumeration lists None among its values.
+        let inner = T::type_name();
+        match inner.strip_prefix('{') {
+            Some(values) => format!("{{None, {values}").into(),
+            None => format!("{inner} or None").into(),
+        }
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        if is_none(text) { Ok(None) } else { T::parse(text).map(Some) }
+    }
+    fn print(&self) -> String {
+        self.as_ref().map_or("None".into(), T::print)
+    }
+    fn print_default(&self) -> String {
+        // Types that quote their default quote an absent one too.
+        let quotes = T::type_name() == "int" || T::type_name().starts_with('{');
+        match self {
+            None if quotes => "'None'".into(),
+            None => "None".into(),
+            Some(x) => x.print_default(),
+        }
+    }
+    const SEPARATOR: &'static str = T::SEPARATOR;
+}
+
+/// Declares an enumeration that a parameter can take, with its text values in MXNet's order.
+#[macro_export]
+macro_rules! param_enum {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $vis enum $name { $($(#[$vmeta])* #[doc = concat!("`", $text, "`.")] $variant),+ }
+
+        impl $crate::params::ParamValue for $name {
+            fn type_name() -> std::borrow::Cow<'static, str> { $crate::params::enum_type(&[$($text),+]).into() }
+            fn parse(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err($crate::params::enum_error(text, &[$($text),+])),
+                }
+            }
+            fn print(&self) -> String { match self { $(Self::$variant => $text),+ }.into() }
+            fn print_default(&self) -> String { format!("'{}'", self.print()) }
+            const SEPARATOR: &'static str = ",";
+        }
+    };
+}
+
+/// `{'a', 'b'}`.
+pub fn enum_type(values: &[&str]) -> String {
+    let quoted: Vec<_> = values.iter().map(|v| format!("'{v}'")).collect();
+    format!("{{{}}}", quoted.join(", "))
+}
+
+/// The message for a text that is none of the values.
+pub fn enum_error(text: &str, values: &[&str]) -> String {
+    format!("'{text}' is not one of {}", values.join(", "))
+}
+
+/// A `dtype` parameter restricted to a set of types; `SET` lists them in alphabetical order of their names.
+macro_rules! dtype_set {
+    ($($(#[$meta:meta])* $name:ident [$($d:ident),+];)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub struct $name(pub DType);
+
+        impl $name {
+            const SET: &'static [DType] = &[$(DType::$d),+];
+        }
+
+        impl ParamValue for $name {
+            fn type_name() -> Cow<'static, str> {
+                enum_type(&Self::SET.iter().map(|d| d.name()).collect::<Vec<_>>()).into()
+            }
+            fn parse(text: &str) -> Result<Self, String> {
+                Self::SET.iter().find(|d| d.name() == text).map(|d| $name(*d)).ok_or_else(|| {
+                    enum_error(text, &Self::SET.iter().map(|d| d.name()).collect::<Vec<_>>())
+                })
+            }
+            fn print(&self) -> String { self.0.name().into() }
+            fn print_default(&self) -> String { format!("'{}'", self.0.name()) }
+            const SEPARATOR: &'static str = ",";
+        }
+    )*};
+}
+dtype_set! {
+    /// Every element type.
+    AnyDType [BF16, Bool, F16, F32, F64, I32, I64, I8, U8];
+    /// Every type but `bool`.
+    NumDType [BF16, F16, F32, F64, I32, I64, I8, U8];
+    /// The floating-point types.
+    FloatDType [F16, F32, F64];
+    /// The types that `norm` accumulates in.
+    NormDType [F16, F32, F64, I32, I64, I8];
+    /// The types of indices.
+    IndexDType [F16, F32, F64, I32, I64, U8];
+}
+
+/// `'None'` or a floating-point type, where the metadata lists the word `None` in quotes, as random operators do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SampleDType(pub Option<DType>);
+
+impl ParamValue for SampleDType {
+    fn type_name() -> Cow<'static, str> {
+        enum_type(&["None", "float16", "float32", "float64"]).into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(SampleDType(Option::<FloatDType>::parse(text)?.map(|d| d.0)))
+    }
+    fn print(&self) -> String {
+        self.0.map_or("None", DType::name).into()
+    }
+    fn print_default(&self) -> String {
+        format!("'{}'", self.print())
+    }
+    const SEPARATOR: &'static str = ",";
+}
+
+/// One parameter as the operator metadata shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldInfo {
+    /// Parameter name.
+    pub name: &'static str,
+    /// Meaning, unit and range, by us.
+    pub doc: &'static str,
+    /// MXNet's type string, such as `int, optional, default='1'`.
+    pub type_string: String,
+}
+
+/// What [`params!`](crate::params!) implements.
+pub trait OpParams: Any + Send + Sync + Sized {
+    /// The parameters in metadata order.
+    fn fields() -> Vec<FieldInfo>;
+    /// Reads the attributes. Names that begin and end with `__` belong to the graph and are skipped.
+    ///
+    /// # Errors
+    /// Unknown name, missing required parameter, text that does not parse, value out of range.
+    fn parse(attrs: &Attrs) -> Result<Self>;
+}
+
+/// Builds the metadata type string of a field.
+pub fn type_string<T: ParamValue>(default: Option<&T>) -> String {
+    match default {
+        None => format!("{}, required", T::type_name()),
+        Some(d) => format!("{}{}optional, default={}", T::type_name(), T::SEPARATOR, d.print_default()),
+    }
+}
+
+/// Reads one field.
+pub fn parse_field<T: ParamValue>(attrs: &Attrs, name: &str, default: Option<T>) -> Result<T> {
+    match (attrs.get(name), default) {
+        (Some(text), _) => T::parse(text)
+            .map_err(|e| Error::Param(format!("Invalid value for parameter {name}: {e} (type {})", T::type_name()))),
+        (None, Some(d)) => Ok(d),
+        (None, None) => Err(Error::Param(format!("Required parameter {name} of {} is not presented", T::type_name()))),
+    }
+}
+
+/// Refuses attributes that no field has; the message lists the fields.
+pub fn refuse_unknown(attrs: &Attrs, fields: &[&str]) -> Result<()> {
+    let hidden = |k: &str| k.len() > 4 && k.starts_with("__") && k.ends_with("__");
+    match attrs.keys().find(|k| !fields.contains(&k.as_str()) && !hidden(k)) {
+        None => Ok(()),
+        Some(k) if fields.is_empty() => {
+            Err(Error::Param(format!("Cannot find argument '{k}': there are no parameters")))
+        }
+        Some(k) => Err(Error::Param(format!("Cannot find argument '{k}', Possible Arguments: {}", fields.join(", ")))),
+    }
+}
+
+/// Declares an operator's parameters.
+///
+/// Each field has a doc comment (the description in metadata and ScalaDoc), a type, and either `required` or a default (one
+/// token, or an expression in parentheses); `where lo..=hi` adds a range check, `as "text"` a name that Rust does not allow.
+///
+/// ```
+/// ferromx_core::params! {
+///     /// Parameters of `Example`.
+///     pub struct ExampleParam {
+///         /// Number of things.
+///         num: i32 = required, where 1..=100;
+///         /// Whether to.
+///         flag: bool = true;
+///     }
+/// }
+/// use ferromx_core::params::{OpParams, Attrs};
+/// assert_eq!(ExampleParam::fields()[1].type_string, "boolean, optional, default=1");
+/// let attrs: Attrs = [("num".to_string(), "200".to_string())].into_iter().collect();
+/// assert!(ExampleParam::parse(&attrs).is_err());
+/// ```
+#[macro_export]
+macro_rules! params {
+    (@default required) => { None };
+    (@default ($default:expr)) => { Some($default) };
+    (@default $default:tt) => { Some($default) };
+    (@check $name:ident $value:expr,) => {};
+    (@check $name:ident $value:expr, $range:expr) => {
+        if !($range).contains($value) {
+            return Err($crate::error::Error::Param(format!(
+                "value {} for parameter {} is out of range: expected {:?}", $value, stringify!($name), $range)));
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis struct $struct:ident {
+        $($(#[doc = $doc:literal])+ $name:ident $(as $text:literal)? : $ty:ty = $default:tt $(, where $range:expr)?;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        $vis struct $struct { $($(#[doc = $doc])+ pub $name: $ty,)* }
+
+        impl $crate::params::OpParams for $struct {
+            fn fields() -> Vec<$crate::params::FieldInfo> {
+                vec![$($crate::params::FieldInfo {
+                    name: $crate::params!(@name $name $($text)?),
+                    doc: concat!($($doc),+).trim_ascii(),
+                    type_string: $crate::params::type_string::<$ty>(
+                        Option::<$ty>::as_ref(&$crate::params!(@default $default))),
+                },)*]
+            }
+            fn parse(attrs: &$crate::params::Attrs) -> $crate::error::Result<Self> {
+                $crate::params::refuse_unknown(attrs, &[$($crate::params!(@name $name $($text)?)),*])?;
+                $(
+                    let $name: $ty = $crate::params::parse_field(
+                        attrs, $crate::params!(@name $name $($text)?), $crate::params!(@default $default))?;
+                    $crate::params!(@check $name &$name, $($range)?);
+                )*
+                Ok($struct { $($name),* })
+            }
+        }
+    };
+    (@name $name:ident) => { stringify!($name) };
+    (@name $name:ident $text:literal) => { $text };
+}
+
+params! {
+    /// For operators without parameters.
+    pub struct NoParams {}
+}
+
+/// Parsed parameters of one operator call, shared by everything that uses them.
+#[derive(Clone)]
+pub struct Params(Arc<dyn Any + Send + Sync>);
+
+impl Params {
+    /// Wraps parsed parameters.
+    pub fn new<P: OpParams>(p: P) -> Params {
+        Params(Arc::new(p))
+    }
+
+    /// The parameters as the type that the operator declared.
+    ///
+    /// # Panics
+    /// If the type is another one, which is a mistake in an operator definition that its first test finds.
+    #[track_caller]
+    pub fn get<P: OpParams>(&self) -> &P {
+        match self.0.downcast_ref() {
+            Some(p) => p,
+            None => panic!("operator parameters are not of type {}", std::any::type_name::<P>()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Params")
+    }
+}

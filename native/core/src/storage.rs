@@ -1,0 +1,660 @@
+//! Memory of arrays: pooled 64-byte aligned blocks, chunks with locks and versions, and checked typed views for kernels.
+//!
+//! This file is the only place of the crate with `unsafe`. What it promises to the rest: a kernel sees a mutable slice only of
+//! memory that no other slice covers, memory is always initialised, and it stays alive while a view of it exists.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use parking_lot::lock_api::RawRwLock as _;
+use smallvec::SmallVec;
+
+use crate::context::Context;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::ndarray::NDArray;
+use crate::shape::Shape;
+
+/// Alignment of every block: a cache line, and the widest vector register.
+pub const ALIGN: usize = 64;
+
+/// Free blocks above this total are returned to the system.
+const MAX_CACHED: usize = 2 << 30;
+
+/// Two classes per power of two, from 64 bytes up.
+const CLASSES: usize = 2 * 48;
+
+struct Pool {
+    free: Mutex<[Vec<NonNull<u8>>; CLASSES]>,
+    cached: AtomicUsize,
+    in_use: AtomicUsize,
+}
+
+// SAFETY: the pointers are free blocks that nobody else refers to; the mutex hands each to one taker.
+unsafe impl Send for Pool {}
+// SAFETY: as above; all access goes through the mutex.
+unsafe impl Sync for Pool {}
+
+static POOL: Pool = Pool {
+    free: Mutex::new([const { Vec::new() }; CLASSES]),
+    cached: AtomicUsize::new(0),
+    in_use: AtomicUsize::new(0),
+};
+
+/// Size class and block size for a request: 64, 96, 128, 192, 256, ... bytes.
+fn class_of(bytes: usize) -> (usize, usize) {
+    let n = bytes.max(ALIGN);
+    let power = usize::BITS - 1 - n.leading_zeros();
+    let base = 1usize << power;
+    let index = 2 * (power as usize - 6);
+    if n == base {
+        (index, base)
+    } else if n <= base + base / 2 {
+        (index + 1, base + base / 2)
+    } else {
+        (index + 2, 2 * base)
+    }
+}
+
+impl Pool {
+    fn layout(size: usize) -> Result<Layout> {
+        // Large blocks start on a page, so that they do not share one with another block.
+        let align = if size >= 1 << 16 { 4096 } else { ALIGN };
+        Layout::from_size_align(size, align).map_err(|_| Error::OutOfMemory(size))
+    }
+
+    fn take(&self, bytes: usize) -> Result<NonNull<u8>> {
+        if bytes > isize::MAX as usize / 4 {
+            return Err(Error::OutOfMemory(bytes));
+        }
+        let (class, size) = class_of(bytes);
+        let reused = self.free.lock().get_mut(class).and_then(Vec::pop);
+        let block = match reused {
+            Some(block) => {
+                self.cached.fetch_sub(size, Ordering::Relaxed);
+                block
+            }
+            None => {
+                let layout = Self::layout(size)?;
+                // SAFETY: the layout has a size of at least 64 bytes.
+                NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Error::OutOfMemory(bytes))?
+            }
+        };
+        self.in_use.fetch_add(size, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    fn give(&self, block: NonNull<u8>, bytes: usize) {
+        let (class, size) = class_of(bytes);
+        self.in_use.fetch_sub(size, Ordering::Relaxed);
+        if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED {
+            self.cached.fetch_add(size, Ordering::Relaxed);
+            self.free.lock()[class].push(block);
+        } else {
+            Self::release(block, size);
+        }
+    }
+
+    fn release(block: NonNull<u8>, size: usize) {
+        if let Ok(layout) = Self::layout(size) {
+            // SAFETY: the block came from alloc_zeroed with this very layout, and nobody refers to it any more.
+            unsafe { dealloc(block.as_ptr(), layout) }
+        }
+    }
+}
+
+/// Returns all cached free blocks to the system.
+pub fn release_cached_memory() {
+    let mut free = POOL.free.lock();
+    for (class, blocks) in free.iter_mut().enumerate() {
+        let base = 1usize << (class / 2 + 6);
+        let size = if class % 2 == 0 { base } else { base + base / 2 };
+        for block in blocks.drain(..) {
+            POOL.cached.fetch_sub(size, Ordering::Relaxed);
+            Pool::release(block, size);
+        }
+    }
+}
+
+/// Bytes in blocks that arrays hold, and bytes in cached free blocks.
+pub fn memory_in_use() -> (usize, usize) {
+    (POOL.in_use.load(Ordering::Relaxed), POOL.cached.load(Ordering::Relaxed))
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A block of memory that arrays share. Whoever computes holds its lock; every write raises its version.
+pub struct Chunk {
+    ptr: NonNull<u8>,
+    bytes: usize,
+    context: Context,
+    id: u64,
+    lock: parking_lot::RawRwLock,
+    version: AtomicU64,
+    exposed: AtomicBool,
+}
+
+// SAFETY: the memory is reached only through views that hold `lock`.
+unsafe impl Send for Chunk {}
+// SAFETY: as above.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    /// A block of at least `bytes` bytes with unspecified (but initialised) content.
+    pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
+        Ok(Arc::new(Chunk {
+            ptr: POOL.take(bytes)?,
+            bytes,
+            context,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            lock: parking_lot::RawRwLock::INIT,
+            version: AtomicU64::new(0),
+            exposed: AtomicBool::new(false),
+        }))
+    }
+
+    /// The device that the memory belongs to.
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Identity and content version: what is derived from the content may be kept as long as this pair stays the same.
+    /// `None` once a raw pointer was handed out, because writes through it go unseen.
+    pub fn version(&self) -> Option<(u64, u64)> {
+        match self.exposed.load(Ordering::Relaxed) {
+            true => None,
+            false => Some((self.id, self.version.load(Ordering::Acquire))),
+        }
+    }
+
+    /// A raw pointer for foreign code; from now on the content counts as changed at every use.
+    pub fn expose(&self) -> *mut u8 {
+        self.exposed.store(true, Ordering::Relaxed);
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        POOL.give(self.ptr, self.bytes);
+    }
+}
+
+static NEXT_REGION: AtomicU64 = AtomicU64::new(1);
+
+/// The chunks that an operation or a whole plan touches, in address order, each with whether it is written.
+pub struct Region {
+    id: u64,
+    chunks: SmallVec<[(Arc<Chunk>, bool); 6]>,
+}
+
+impl Region {
+    /// Collects the chunks of arrays that are read and of arrays that are written.
+    pub fn new<'a>(
+        reads: impl IntoIterator<Item = &'a NDArray>,
+        writes: impl IntoIterator<Item = &'a NDArray>,
+    ) -> Region {
+        let mut chunks: SmallVec<[(Arc<Chunk>, bool); 6]> =
+            reads.into_iter().map(|a| (a.chunk().clone(), false)).collect();
+        chunks.extend(writes.into_iter().map(|a| (a.chunk().clone(), true)));
+        chunks.sort_unstable_by_key(|(c, write)| (Arc::as_ptr(c) as usize, !*write));
+        chunks.dedup_by(|b, a| Arc::ptr_eq(&a.0, &b.0));
+        Region { id: NEXT_REGION.fetch_add(1, Ordering::Relaxed), chunks }
+    }
+
+    /// Takes all the locks, in address order so that two regions cannot wait for each other.
+    pub fn lock(&mut self) -> RegionGuard<'_> {
+        for (chunk, write) in &self.chunks {
+            if *write { chunk.lock.lock_exclusive() } else { chunk.lock.lock_shared() }
+        }
+        RegionGuard { region: self }
+    }
+
+    /// Whether this region holds the array's chunk, for writing if `write`.
+    fn covers(&self, array: &NDArray, write: bool) -> bool {
+        let address = Arc::as_ptr(array.chunk()) as usize;
+        match self.chunks.binary_search_by_key(&address, |(c, _)| Arc::as_ptr(c) as usize) {
+            Ok(i) => self.chunks[i].1 || !write,
+            Err(_) => false,
+        }
+    }
+}
+
+/// Proof that the locks of a [`Region`] are held; dropping it releases them and marks written chunks as changed.
+pub struct RegionGuard<'r> {
+    region: &'r mut Region,
+}
+
+impl Drop for RegionGuard<'_> {
+    fn drop(&mut self) {
+        for (chunk, write) in self.region.chunks.iter().rev() {
+            // SAFETY: this guard took exactly these locks in `Region::lock`.
+            unsafe {
+                if *write {
+                    chunk.version.fetch_add(1, Ordering::Release);
+                    chunk.lock.unlock_exclusive();
+                } else {
+                    chunk.lock.unlock_shared();
+                }
+            }
+        }
+    }
+}
+
+/// What an operation does with an output, with the codes of the C API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum Req {
+    /// Nobody wants it.
+    Null = 0,
+    /// Overwrite.
+    Write = 1,
+    /// Overwrite memory that is an input's too. Users may ask for it; inside it is a `Write` whose operands overlap.
+    Inplace = 2,
+    /// Add to what is there.
+    Add = 3,
+}
+
+impl Req {
+    /// From the code of the C API.
+    pub fn from_code(code: u32) -> Result<Req> {
+        Ok(match code {
+            0 => Req::Null,
+            1 => Req::Write,
+            2 => Req::Inplace,
+            3 => Req::Add,
+            _ => {
+                return Err(Error::Value(format!(
+                    "gradient request {code} is unknown: use 0 (null), 1 (write) or 3 (add)"
+                )));
+            }
+        })
+    }
+}
+
+#[derive(Clone)]
+struct Slot {
+    ptr: NonNull<u8>,
+    array: NDArray,
+    req: Req,
+    /// For an input: the output that lies in exactly the same memory.
+    shared_with: Option<usize>,
+}
+
+/// The operands of one kernel call, checked once: in bounds, locked by a region, and overlapping only where an input and an
+/// output are exactly the same memory.
+#[derive(Clone)]
+pub struct Call {
+    region: u64,
+    ins: SmallVec<[Slot; 4]>,
+    outs: SmallVec<[Slot; 2]>,
+}
+
+// SAFETY: the pointers are into chunks that `array` keeps alive, used only under their locks.
+unsafe impl Send for Call {}
+// SAFETY: as above.
+unsafe impl Sync for Call {}
+
+impl Call {
+    /// Prepares a call.
+    ///
+    /// # Errors
+    /// An array outside the region, outputs that overlap, or an input that partly overlaps an output.
+    pub fn new<'a>(
+        region: &Region,
+        ins: impl IntoIterator<Item = &'a NDArray>,
+        outs: impl IntoIterator<Item = (&'a NDArray, Req)>,
+    ) -> Result<Call> {
+        let mut outputs: SmallVec<[Slot; 2]> = SmallVec::new();
+        for (array, req) in outs {
+            if req != Req::Null && !region.covers(array, true) {
+                return Err(Error::Internal("an output is not locked for writing".into()));
+            }
+            if req != Req::Null && outputs.iter().any(|o| o.req != Req::Null && overlap(&o.array, array)) {
+                return Err(Error::Value("two outputs of one operator share memory: give each its own array".into()));
+            }
+            outputs.push(Slot { ptr: start(array), array: array.clone(), req, shared_with: None });
+        }
+        let mut inputs: SmallVec<[Slot; 4]> = SmallVec::new();
+        for array in ins {
+            if !region.covers(array, false) {
+                return Err(Error::Internal("an input is not locked".into()));
+            }
+            let shared_with = outputs.iter().position(|o| o.req != Req::Null && overlap(&o.array, array));
+            if shared_with.is_some_and(|o| outputs[o].array.byte_range() != array.byte_range()) {
+                return Err(Error::Internal("an input partly overlaps an output".into()));
+            }
+            inputs.push(Slot { ptr: start(array), array: array.clone(), req: Req::Null, shared_with });
+        }
+        Ok(Call { region: region.id, ins: inputs, outs: outputs })
+    }
+
+    /// Runs a kernel on the operands.
+    ///
+    /// # Errors
+    /// Those of the kernel; a guard of another region.
+    pub fn with<R>(
+        &self,
+        guard: &mut RegionGuard<'_>,
+        kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
+    ) -> Result<R> {
+        if guard.region.id != self.region {
+            return Err(Error::Internal("a call runs under the locks of another region".into()));
+        }
+        let ins: SmallVec<[In<'_>; 6]> =
+            self.ins.iter().map(|s| In { ptr: s.ptr, array: &s.array, shared_with: s.shared_with }).collect();
+        let mut outs: SmallVec<[Out<'_>; 4]> =
+            self.outs.iter().map(|s| Out { ptr: s.ptr, array: &s.array, req: s.req, life: PhantomData }).collect();
+        kernel(&ins, &mut outs)
+    }
+
+    /// Whether input `i` lies in the memory of an output.
+    pub fn shares_memory(&self, i: usize) -> Option<usize> {
+        self.ins[i].shared_with
+    }
+}
+
+/// Whether two arrays have a byte in common.
+pub fn overlap(a: &NDArray, b: &NDArray) -> bool {
+    let (ra, rb) = (a.byte_range(), b.byte_range());
+    Arc::ptr_eq(a.chunk(), b.chunk()) && ra.start < rb.end && rb.start < ra.end
+}
+
+fn start(array: &NDArray) -> NonNull<u8> {
+    let range = array.byte_range();
+    debug_assert!(range.end <= array.chunk().bytes);
+    // SAFETY: NDArray keeps its byte range inside its chunk.
+    unsafe { array.chunk().ptr.add(range.start) }
+}
+
+/// An input operand of a kernel.
+pub struct In<'a> {
+    ptr: NonNull<u8>,
+    array: &'a NDArray,
+    shared_with: Option<usize>,
+}
+
+/// An output operand of a kernel. Mutable inputs (auxiliary states, optimizer states) follow the outputs as `Out`s too.
+pub struct Out<'a> {
+    ptr: NonNull<u8>,
+    array: &'a NDArray,
+    req: Req,
+    life: PhantomData<&'a mut u8>,
+}
+
+// SAFETY: an `In` is a shared view of locked memory.
+unsafe impl Sync for In<'_> {}
+// SAFETY: as above.
+unsafe impl Send for In<'_> {}
+// SAFETY: an `Out` is an exclusive view of locked memory; writing takes `&mut self`.
+unsafe impl Sync for Out<'_> {}
+// SAFETY: as above.
+unsafe impl Send for Out<'_> {}
+
+fn check_dtype<T: Element>(given: DType) -> Result<()> {
+    if given == T::DTYPE {
+        return Ok(());
+    }
+    Err(Error::Internal(format!("a kernel for {} was called with an array of {given}", T::DTYPE)))
+}
+
+impl<'a> In<'a> {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.array.dtype()
+    }
+
+    /// Shape, whole.
+    pub fn shape(&self) -> &'a Shape {
+        self.array.shape()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.array.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The output that lies in the same memory, if any.
+    pub fn shared_with(&self) -> Option<usize> {
+        self.shared_with
+    }
+
+    /// Key under which something derived from the content may be cached: chunk, version, offset.
+    pub fn version(&self) -> Option<(u64, u64, usize)> {
+        self.array.chunk().version().map(|(id, v)| (id, v, self.array.byte_range().start))
+    }
+
+    /// The elements.
+    ///
+    /// # Errors
+    /// Another element type; memory shared with an output (the kernel must use [`in_out`]).
+    pub fn slice<T: Element>(&self) -> Result<&'a [T]> {
+        check_dtype::<T>(self.dtype())?;
+        if self.shared_with.is_some() {
+            return Err(Error::Internal("a kernel that is not made for it was called in place".into()));
+        }
+        // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output
+        // covers it, so no mutable slice does.
+        Ok(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast(), self.len()) })
+    }
+
+    /// The raw bytes; see [`In::slice`].
+    pub fn bytes(&self) -> Result<&'a [u8]> {
+        if self.shared_with.is_some() {
+            return Err(Error::Internal("a kernel that is not made for it was called in place".into()));
+        }
+        // SAFETY: as in `slice`; every byte is initialised.
+        Ok(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len() * self.dtype().size()) })
+    }
+}
+
+impl Out<'_> {
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.array.dtype()
+    }
+
+    /// Shape, whole.
+    pub fn shape(&self) -> &Shape {
+        self.array.shape()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.array.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What to do with the result. Kernels see `Null`, `Write`, and, if their operator declares it, `Add`.
+    pub fn req(&self) -> Req {
+        self.req
+    }
+
+    /// Whether the result is wanted at all.
+    pub fn wanted(&self) -> bool {
+        self.req != Req::Null
+    }
+
+    /// The elements for writing (and reading, for `Add` and mutable inputs).
+    ///
+    /// # Errors
+    /// Another element type; an output that nobody wants.
+    pub fn slice_mut<T: Element>(&mut self) -> Result<&mut [T]> {
+        check_dtype::<T>(self.dtype())?;
+        self.check_wanted()?;
+        // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` made sure that no other output
+        // covers it, and an input that does gives no slice.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast(), self.array.len()) })
+    }
+
+    /// The raw bytes; see [`Out::slice_mut`]. Elements of type bool must stay 0 or 1.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        self.check_wanted()?;
+        // SAFETY: as in `slice_mut`.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.array.len() * self.array.dtype().size()) })
+    }
+
+    fn check_wanted(&self) -> Result<()> {
+        if self.wanted() { Ok(()) } else { Err(Error::Internal("a kernel wrote an output that nobody wants".into())) }
+    }
+}
+
+/// Input and output of an elementwise kernel; the input is `None` when it lies in the output's memory.
+///
+/// # Errors
+/// Another element type.
+pub fn in_out<'s, T: Element, U: Element>(
+    input: &'s In<'_>,
+    output: &'s mut Out<'_>,
+) -> Result<(Option<&'s [T]>, &'s mut [U])> {
+    if input.shared_with.is_none() {
+        return Ok((Some(input.slice::<T>()?), output.slice_mut::<U>()?));
+    }
+    check_dtype::<T>(input.dtype())?;
+    if T::DTYPE != U::DTYPE || input.ptr != output.ptr {
+        return Err(Error::Internal("an input shares memory with an output of another type or place".into()));
+    }
+    Ok((None, output.slice_mut::<U>()?))
+}
+
+/// Runs `f` on the array's bytes under its lock for reading.
+pub fn read_bytes<R>(array: &NDArray, f: impl FnOnce(&[u8]) -> R) -> R {
+    let mut region = Region::new([array], []);
+    let _guard = region.lock();
+    // SAFETY: locked for reading while `f` runs; in bounds and initialised.
+    f(unsafe { std::slice::from_raw_parts(start(array).as_ptr(), array.byte_range().len()) })
+}
+
+/// Runs `f` on the array's bytes under its lock for writing. Elements of type bool must stay 0 or 1.
+pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
+    let mut region = Region::new([], [array]);
+    let _guard = region.lock();
+    // SAFETY: locked for writing while `f` runs; in bounds and initialised.
+    f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
+}
+
+/// Copies all elements into a slice of the array's element type and length.
+///
+/// # Errors
+/// Another type or length.
+pub fn copy_out<T: Element>(array: &NDArray, out: &mut [T]) -> Result<()> {
+    check_dtype::<T>(array.dtype())?;
+    if out.len() != array.len() {
+        return Err(Error::Value(format!("{} elements do not fit into {}", array.len(), out.len())));
+    }
+    let mut region = Region::new([array], []);
+    let _guard = region.lock();
+    // SAFETY: locked for reading, of this type and length; `out` is foreign to the chunk because it is borrowed mutably.
+    unsafe { std::ptr::copy_nonoverlapping(start(array).as_ptr().cast(), out.as_mut_ptr(), out.len()) };
+    Ok(())
+}
+
+/// Copies the bytes of one array over another's of the same size; they may overlap.
+pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
+    let bytes = source.byte_range().len();
+    if bytes != target.byte_range().len() {
+        return Err(Error::Internal("a copy between arrays of different sizes".into()));
+    }
+    let mut region = Region::new([source], [target]);
+    let _guard = region.lock();
+    // SAFETY: both are locked and in bounds; `ptr::copy` allows overlap.
+    unsafe { std::ptr::copy(start(source).as_ptr(), start(target).as_ptr(), bytes) };
+    Ok(())
+}
+
+/// The bytes of a slice of elements.
+pub fn as_bytes<T: Element>(items: &[T]) -> &[u8] {
+    // SAFETY: every `Element` is a plain number without padding.
+    unsafe { std::slice::from_raw_parts(items.as_ptr().cast(), std::mem::size_of_val(items)) }
+}
+
+/// The elements in a slice of bytes that is aligned for them.
+///
+/// # Errors
+/// The bytes are not aligned or not a whole number of elements.
+pub fn from_bytes<T: Element>(bytes: &[u8]) -> Result<&[T]> {
+    let size = std::mem::size_of::<T>();
+    if !bytes.len().is_multiple_of(size) || !bytes.as_ptr().cast::<T>().is_aligned() || T::DTYPE == DType::Bool {
+        return Err(Error::Internal(format!("{} bytes are no aligned elements of {}", bytes.len(), T::DTYPE)));
+    }
+    // SAFETY: aligned, a whole number, initialised, and every bit pattern is a number (bool was refused).
+    Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_cover_their_requests() {
+        for bytes in [0, 1, 64, 65, 96, 97, 128, 1000, 1 << 20, (1 << 20) + 1, (3 << 19) + 1] {
+            let (class, size) = class_of(bytes);
+            assert!(size >= bytes && size <= 2 * bytes.max(ALIGN), "{bytes} -> {size}");
+            assert_eq!(class_of(size), (class, size));
+        }
+    }
+
+    #[test]
+    fn blocks_are_reused() {
+        let p = Chunk::new(123_456, Context::default()).unwrap().ptr;
+        let q = Chunk::new(123_456, Context::default()).unwrap().ptr;
+        assert_eq!(p, q);
+        assert_eq!(q.as_ptr() as usize % ALIGN, 0);
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        assert!(matches!(Chunk::new(usize::MAX, Context::default()), Err(Error::OutOfMemory(_))));
+    }
+
+    #[test]
+    fn overlapping_operands_are_found() {
+        let a = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[4]).unwrap();
+        let (lo, hi, mid) = (a.slice(0, 2).unwrap(), a.slice(2, 4).unwrap(), a.slice(1, 3).unwrap());
+        let mut region = Region::new([&lo], [&hi, &mid]);
+        assert!(Call::new(&region, [&lo], [(&hi, Req::Write)]).is_ok());
+        assert!(Call::new(&region, [&lo], [(&mid, Req::Write)]).is_err());
+        assert!(Call::new(&region, [], [(&hi, Req::Write), (&mid, Req::Write)]).is_err());
+        let same = Call::new(&region, [&lo], [(&lo, Req::Write)]).unwrap();
+        let mut guard = region.lock();
+        same.with(&mut guard, |ins, outs| {
+            assert!(ins[0].slice::<f32>().is_err());
+            let (input, output) = in_out::<f32, f32>(&ins[0], &mut outs[0])?;
+            assert!(input.is_none());
+            output[0] = 7.0;
+            Ok(())
+        })
+        .unwrap();
+        drop(guard);
+        assert_eq!(a.to_vec::<f32>().unwrap(), [7.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn writing_raises_the_version_and_exposing_ends_it() {
+        let a = NDArray::from_slice(&[1f32], &[1]).unwrap();
+        let v = a.chunk().version();
+        a.copy_from_slice(&[2f32]).unwrap();
+        assert_ne!(v, a.chunk().version());
+        a.chunk().expose();
+        assert_eq!(a.chunk().version(), None);
+    }
+}
