@@ -1,0 +1,102 @@
+//! What is done to a product before it leaves the cache.
+
+use crate::par::{MatMut, MatRef};
+use crate::simd::microkernel::Element;
+
+/// A vector added to the product.
+#[derive(Clone, Copy, Default)]
+pub enum Bias<'a, T> {
+    /// Nothing is added.
+    #[default]
+    None,
+    /// One value for each row of C (the channels of a convolution).
+    PerRow(&'a [T]),
+    /// One value for each column of C (the units of a fully connected layer).
+    PerCol(&'a [T]),
+}
+
+/// An elementwise function applied at the end.
+#[derive(Clone, Copy, Default)]
+pub enum Activation<T> {
+    /// The value as it is.
+    #[default]
+    Identity,
+    /// max(x, 0), with NaN kept.
+    Relu,
+    /// A function that replaces each element of a part of a row by its value; the parts are of no particular length.
+    Map(fn(&mut [T])),
+}
+
+/// C becomes activation(C + bias + residual).
+#[derive(Clone, Copy)]
+pub struct Epilogue<'a, T> {
+    /// The vector that is added.
+    pub bias: Bias<'a, T>,
+    /// A matrix of the shape of C that is added (the shortcut of a residual network).
+    pub residual: Option<MatRef<'a, T>>,
+    /// The function applied to the sum.
+    pub activation: Activation<T>,
+}
+
+impl<T> Default for Epilogue<'_, T> {
+    fn default() -> Self {
+        Epilogue { bias: Bias::None, residual: None, activation: Activation::Identity }
+    }
+}
+
+impl<T: Element> Epilogue<'_, T> {
+    /// # Panics
+    /// When the bias or the residual does not fit a C of `rows` x `cols`.
+    pub(super) fn check(&self, rows: usize, cols: usize) {
+        match self.bias {
+            Bias::None => {}
+            Bias::PerRow(bias) => {
+                assert_eq!(bias.len(), rows, "the bias per row must have the length of a column of C")
+            }
+            Bias::PerCol(bias) => {
+                assert_eq!(bias.len(), cols, "the bias per column must have the length of a row of C")
+            }
+        }
+        if let Some(residual) = self.residual {
+            assert_eq!((residual.rows(), residual.cols()), (rows, cols), "the residual must have the shape of C");
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!((self.bias, self.residual, self.activation), (Bias::None, None, Activation::Identity))
+    }
+
+    /// Applies it to the block of C that starts at (`row`, `col`).
+    pub(super) fn apply(&self, row: usize, col: usize, mut block: MatMut<'_, T>) {
+        let cols = block.cols();
+        for i in 0..block.rows() {
+            let values = block.row_mut(i);
+            match self.bias {
+                Bias::None => {}
+                Bias::PerRow(bias) => values.iter_mut().for_each(|value| *value = *value + bias[row + i]),
+                Bias::PerCol(bias) => add(values, &bias[col..col + cols]),
+            }
+            if let Some(residual) = self.residual {
+                let part = residual.block(row + i, col, 1, cols);
+                if part.col_stride() == 1 {
+                    add(values, &part.data()[..cols]);
+                } else {
+                    let steps = part.data().iter().step_by(part.col_stride().max(1));
+                    values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
+                }
+            }
+            match self.activation {
+                Activation::Identity => {}
+                Activation::Relu => {
+                    values.iter_mut().for_each(|value| *value = if *value < T::zero() { T::zero() } else { *value });
+                }
+                Activation::Map(f) => f(values),
+            }
+        }
+    }
+}
+
+fn add<T: Element>(values: &mut [T], terms: &[T]) {
+    values.iter_mut().zip(terms).for_each(|(value, &term)| *value = *value + term);
+}

@@ -1,0 +1,85 @@
+//! Matrix products: C = alpha A B + beta C, with operands packed beforehand and with work added to the end.
+//!
+//! Operands are views, so that all transposed cases are one function: `gemm(1.0, x, w.t(), 0.0, c)`. Every element of C
+//! is a sum over blocks of the inner dimension whose bounds depend on that dimension alone; its bits do not depend on
+//! the number of threads.
+
+mod driver;
+mod epilogue;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+pub use crate::par::{MatMut, MatRef};
+pub use crate::simd::microkernel::Element;
+pub use epilogue::{Activation, Bias, Epilogue};
+pub use packed::{PackedA, PackedB};
+
+use crate::simd::microkernel::MicroKernel;
+use driver::{Left, Product, Right};
+
+/// C = `alpha` A B + `beta` C, for A of (m, k), B of (k, n) and C of (m, n) elements. With a `beta` of zero the old
+/// contents of C, even NaN, do not matter.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemm<T: Element>(alpha: T, a: MatRef<'_, T>, b: MatRef<'_, T>, beta: T, c: MatMut<'_, T>) {
+    gemm_fused(alpha, a, b, beta, c, &Epilogue::default());
+}
+
+/// [`gemm`], and then bias, residual and activation while the result is in the cache: see [`Epilogue`].
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemm_fused<T: Element>(
+    alpha: T,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    beta: T,
+    c: MatMut<'_, T>,
+    epilogue: &Epilogue<'_, T>,
+) {
+    gemm_with(T::microkernel(), alpha, a, b, beta, c, epilogue);
+}
+
+fn gemm_with<T: Element>(
+    kernel: &'static MicroKernel<T>,
+    alpha: T,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    beta: T,
+    c: MatMut<'_, T>,
+    epilogue: &Epilogue<'_, T>,
+) {
+    Product { kernel, alpha, a: Left::View(a), b: Right::View(b), beta, epilogue }.run(c);
+}
+
+/// [`gemm_fused`] with an A that was packed beforehand (constant weights on the left, as in a convolution).
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemm_packed_a<T: Element>(
+    alpha: T,
+    a: &PackedA<T>,
+    b: MatRef<'_, T>,
+    beta: T,
+    c: MatMut<'_, T>,
+    epilogue: &Epilogue<'_, T>,
+) {
+    Product { kernel: a.kernel(), alpha, a: Left::Packed(a), b: Right::View(b), beta, epilogue }.run(c);
+}
+
+/// [`gemm_fused`] with a B that was packed beforehand (constant weights on the right, as in a fully connected layer).
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemm_packed_b<T: Element>(
+    alpha: T,
+    a: MatRef<'_, T>,
+    b: &PackedB<T>,
+    beta: T,
+    c: MatMut<'_, T>,
+    epilogue: &Epilogue<'_, T>,
+) {
+    Product { kernel: b.kernel(), alpha, a: Left::View(a), b: Right::Packed(b), beta, epilogue }.run(c);
+}

@@ -1,0 +1,97 @@
+//! Operands packed once and used many times.
+
+use super::driver::inner_blocks;
+use crate::par::{AlignedVec, MatRef};
+use crate::simd::microkernel::{Element, MicroKernel};
+
+/// A right operand of (k, n) elements in the order in which the microkernel reads it: per block of the inner dimension,
+/// panels of `nr` columns.
+pub struct PackedB<T: 'static> {
+    kernel: &'static MicroKernel<T>,
+    data: AlignedVec<T>,
+    rows: usize,
+    cols: usize,
+}
+
+impl<T: Element> PackedB<T> {
+    /// Packs `b`.
+    pub fn new(b: MatRef<'_, T>) -> Self {
+        Self::with(T::microkernel(), b)
+    }
+
+    pub(super) fn with(kernel: &'static MicroKernel<T>, b: MatRef<'_, T>) -> Self {
+        let (rows, cols) = (b.rows(), b.cols());
+        let mut data = AlignedVec::zeroed(kernel.packed_b_len(cols, rows));
+        for block in inner_blocks::<T>(rows) {
+            let (start, end) = (kernel.packed_b_len(cols, block.start), kernel.packed_b_len(cols, block.end));
+            kernel.pack_b(b.block(block.start, 0, block.len(), cols), &mut data[start..end]);
+        }
+        PackedB { kernel, data, rows, cols }
+    }
+
+    /// The inner dimension k.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns n.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(super) fn kernel(&self) -> &'static MicroKernel<T> {
+        self.kernel
+    }
+
+    /// The panels of `depth` steps from `p` on, an inner block, for the columns from `col` on, a multiple of `nr`.
+    pub(super) fn panels(&self, p: usize, depth: usize, col: usize) -> &[T] {
+        let start = self.kernel.packed_b_len(self.cols, p);
+        &self.data[start + col * depth..self.kernel.packed_b_len(self.cols, p + depth)]
+    }
+}
+
+/// A left operand of (m, k) elements in the order in which the microkernel reads it: per block of the inner dimension,
+/// panels of `mr` rows.
+pub struct PackedA<T: 'static> {
+    kernel: &'static MicroKernel<T>,
+    data: AlignedVec<T>,
+    rows: usize,
+    cols: usize,
+}
+
+impl<T: Element> PackedA<T> {
+    /// Packs `a`.
+    pub fn new(a: MatRef<'_, T>) -> Self {
+        Self::with(T::microkernel(), a)
+    }
+
+    pub(super) fn with(kernel: &'static MicroKernel<T>, a: MatRef<'_, T>) -> Self {
+        let (rows, cols) = (a.rows(), a.cols());
+        let mut data = AlignedVec::zeroed(kernel.packed_a_len(rows, cols));
+        for block in inner_blocks::<T>(cols) {
+            let (start, end) = (kernel.packed_a_len(rows, block.start), kernel.packed_a_len(rows, block.end));
+            kernel.pack_a(a.block(0, block.start, rows, block.len()), &mut data[start..end]);
+        }
+        PackedA { kernel, data, rows, cols }
+    }
+
+    /// The number of rows m.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The inner dimension k.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(super) fn kernel(&self) -> &'static MicroKernel<T> {
+        self.kernel
+    }
+
+    /// The panels of `depth` steps from `p` on, an inner block, for the rows from `row` on, a multiple of `mr`.
+    pub(super) fn panels(&self, p: usize, depth: usize, row: usize) -> &[T] {
+        let start = self.kernel.packed_a_len(self.rows, p);
+        &self.data[start + row * depth..self.kernel.packed_a_len(self.rows, p + depth)]
+    }
+}

@@ -1,0 +1,202 @@
+//! Products compared with sums in f64, for every instruction set that the processor has.
+
+use super::*;
+use crate::par;
+use crate::simd::Isa;
+use num_traits::NumCast;
+
+/// Numbers in [-1, 1) that depend on `seed` only.
+fn noise<T: Element>(len: usize, seed: u64) -> Vec<T> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f64 / (1u64 << 23) as f64 - 1.0
+    };
+    (0..len).map(|_| T::from(next()).unwrap_or(T::zero())).collect()
+}
+
+fn value<T: NumCast>(x: T) -> f64 {
+    x.to_f64().expect("a float")
+}
+
+/// The (i, j) element of a view.
+fn at<T: Element>(m: MatRef<'_, T>, i: usize, j: usize) -> f64 {
+    value(m.data()[i * m.row_stride() + j * m.col_stride()])
+}
+
+/// alpha A B + beta C in f64, row-major; C is not looked at if beta is zero.
+fn reference<T: Element>(
+    alpha: f64,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    beta: f64,
+    c: &[T],
+    stride: usize,
+) -> Vec<f64> {
+    let mut out = Vec::with_capacity(a.rows() * b.cols());
+    for i in 0..a.rows() {
+        for j in 0..b.cols() {
+            let sum: f64 = (0..a.cols()).map(|p| at(a, i, p) * at(b, p, j)).sum();
+            let old = if beta == 0.0 { 0.0 } else { beta * value(c[i * stride + j]) };
+            out.push(alpha * sum + old);
+        }
+    }
+    out
+}
+
+/// Asserts that the (m, n) matrix `c` with rows `stride` apart equals `expected`, and that what lies between its rows
+/// equals `before`, up to rounding errors of a sum of `terms` terms in [-1, 1).
+fn check<T: Element>(what: &str, c: &[T], before: &[T], n: usize, stride: usize, expected: &[f64], terms: usize) {
+    let tolerance = value(T::epsilon()) * (4.0 + terms as f64);
+    for (i, &got) in c.iter().enumerate() {
+        let (row, col) = (i / stride, i % stride);
+        if col < n {
+            let want = expected[row * n + col];
+            assert!((value(got) - want).abs() <= tolerance, "{what}: ({row}, {col}) is {}, not {want}", value(got));
+        } else {
+            assert!(got == before[i], "{what}: ({row}, {col}) is outside of C and was written");
+        }
+    }
+}
+
+/// A view of (rows, cols) elements of `data`, stored row-major, column-major, or with gaps in both directions.
+fn layout<T>(data: &[T], rows: usize, cols: usize, how: usize) -> MatRef<'_, T> {
+    match how {
+        0 => MatRef::new(data, rows, cols, cols + 3, 1),
+        1 => MatRef::new(data, rows, cols, 1, rows + 5),
+        _ => MatRef::new(data, rows, cols, 2 * cols + 1, 2),
+    }
+}
+
+fn kernels<T: Element>() -> impl Iterator<Item = &'static MicroKernel<T>> {
+    Isa::available().map(T::microkernel_for)
+}
+
+fn one_shape<T: Element>(m: usize, n: usize, k: usize, layouts: &[usize]) {
+    let (a, b) = (noise::<T>((m + 8) * (2 * k + 8) + 8, 1), noise::<T>((2 * n + 8) * (k + 8) + 8, 2));
+    let stride = n + 3;
+    let old = noise::<T>(m * stride, 3);
+    for &how_a in layouts {
+        for &how_b in layouts {
+            let (a, b) = (layout(&a, m, k, how_a), layout(&b, k, n, how_b));
+            for (alpha, beta) in [(1.0, 0.0), (1.0, 1.0), (-0.5, 0.75)] {
+                let mut before = old.clone();
+                if beta == 0.0 {
+                    before.chunks_mut(stride).for_each(|row| row[..n].fill(T::nan()));
+                }
+                let expected = reference(alpha, a, b, beta, &before, stride);
+                for kernel in kernels::<T>() {
+                    let mut c = before.clone();
+                    let (alpha, beta) = (T::from(alpha).expect("exact"), T::from(beta).expect("exact"));
+                    let view = MatMut::new(&mut c, m, n, stride);
+                    gemm_with(kernel, alpha, a, b, beta, view, &Epilogue::default());
+                    let what = format!("{:?} {m}x{n}x{k} layouts {how_a} {how_b}", kernel.isa());
+                    check(&what, &c, &before, n, stride, &expected, k);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn small_shapes_in_every_layout() {
+    for m in [0, 1, 2, 13, 16, 29] {
+        for n in [0, 1, 2, 15, 17, 33] {
+            for k in [0, 1, 2, 13, 17] {
+                one_shape::<f32>(m, n, k, &[0, 1, 2]);
+            }
+        }
+    }
+}
+
+#[test]
+fn tile_edges() {
+    for m in [13, 14, 15, 31] {
+        for n in [7, 8, 9, 14, 16, 31, 32, 63, 65] {
+            one_shape::<f32>(m, n, 33, &[0, 1]);
+            one_shape::<f64>(m, n, 33, &[0, 1]);
+        }
+    }
+}
+
+#[test]
+fn larger_than_the_blocks() {
+    one_shape::<f32>(185, 47, 1100, &[0, 1]);
+    one_shape::<f64>(30, 131, 530, &[0, 1]);
+    one_shape::<f32>(5, 2100, 20, &[0]);
+}
+
+#[test]
+fn packed_operands_and_epilogue() {
+    fn relu(x: f64) -> f64 {
+        x.max(0.0)
+    }
+    fn half<T: Element>(part: &mut [T]) {
+        part.iter_mut().for_each(|x| *x = *x / (T::one() + T::one()));
+    }
+    let (m, n, k) = (37, 70, 600);
+    let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+    let (rows, cols, shortcut) = (noise::<f32>(m, 3), noise::<f32>(n, 4), noise::<f32>(m * n, 5));
+    let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, n, k).t());
+    let product = reference(1.0, a, b, 0.0, &[], n);
+    let added = |i: usize| product[i] + value(shortcut[i]);
+    let residual = Some(MatRef::row_major(&shortcut, m, n));
+    let relu_expected: Vec<f64> = (0..m * n).map(|i| relu(added(i) + value(rows[i / n]))).collect();
+    let half_expected: Vec<f64> = (0..m * n).map(|i| (added(i) + value(cols[i % n])) / 2.0).collect();
+    let with_relu = Epilogue { bias: Bias::PerRow(&rows), residual, activation: Activation::Relu };
+    let with_half = Epilogue { bias: Bias::PerCol(&cols), residual, activation: Activation::Map(half::<f32>) };
+    for kernel in kernels::<f32>() {
+        let (packed_a, packed_b) = (PackedA::with(kernel, a), PackedB::with(kernel, b));
+        assert_eq!((packed_a.rows(), packed_a.cols(), packed_b.rows(), packed_b.cols()), (m, k, k, n));
+        for (epilogue, expected) in [(&with_relu, &relu_expected), (&with_half, &half_expected)] {
+            for way in 0..3 {
+                let mut c = vec![f32::NAN; m * n];
+                let view = MatMut::row_major(&mut c, m, n);
+                match way {
+                    0 => gemm_with(kernel, 1.0, a, b, 0.0, view, epilogue),
+                    1 => gemm_packed_a(1.0, &packed_a, b, 0.0, view, epilogue),
+                    _ => gemm_packed_b(1.0, a, &packed_b, 0.0, view, epilogue),
+                }
+                check(&format!("{:?} way {way}", kernel.isa()), &c, &[], n, n, expected, k);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_empty_inner_dimension_still_finishes() {
+    let (rows, mut c) = ([1.0f32, -2.0], [4.0f32, 6.0, 8.0, 10.0]);
+    let (a, b) = (MatRef::row_major(&[], 2, 0), MatRef::row_major(&[], 0, 2));
+    let epilogue = Epilogue { bias: Bias::PerRow(&rows), ..Epilogue::default() };
+    gemm_fused(1.0, a, b, 0.5, MatMut::row_major(&mut c, 2, 2), &epilogue);
+    assert_eq!(c, [3.0, 4.0, 2.0, 3.0]);
+}
+
+#[test]
+fn the_number_of_threads_does_not_change_a_bit() {
+    let run = |m: usize, n: usize, k: usize| {
+        let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+        let mut c = vec![0.0f32; m * n];
+        gemm(1.0, MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n), 0.0, MatMut::row_major(&mut c, m, n));
+        c.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    for (m, n, k) in [(200, 300, 700), (3, 1000, 600), (1, 2000, 1500), (1000, 2, 900)] {
+        let before = par::set_num_threads(1);
+        let one = run(m, n, k);
+        for threads in [2, 3, 5] {
+            par::set_num_threads(threads);
+            assert!(one == run(m, n, k), "{m}x{n}x{k} differs with {threads} threads");
+        }
+        par::set_num_threads(before);
+    }
+}
+
+#[test]
+#[should_panic(expected = "shapes do not fit: (2, 3) times (2, 2) into (2, 2)")]
+fn shapes_are_checked() {
+    let x = [0.0f32; 6];
+    let mut c = [0.0f32; 4];
+    gemm(1.0, MatRef::row_major(&x, 2, 3), MatRef::row_major(&x, 2, 2), 0.0, MatMut::row_major(&mut c, 2, 2));
+}

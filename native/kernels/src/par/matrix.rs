@@ -1,0 +1,212 @@
+//! Borrowed matrices: strided ones to read, row-major ones to write in disjoint blocks.
+
+use super::parallel_for;
+use std::marker::PhantomData;
+
+/// A matrix to be read: element (i, j) is `data[i * row_stride + j * col_stride]`.
+#[derive(Clone, Copy)]
+pub struct MatRef<'a, T> {
+    data: &'a [T],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+/// One more than the largest index of a matrix, None if it exceeds the address space.
+fn extent(rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Option<usize> {
+    if rows == 0 || cols == 0 {
+        return Some(0);
+    }
+    let last_row = (rows - 1).checked_mul(row_stride)?;
+    last_row.checked_add((cols - 1).checked_mul(col_stride)?)?.checked_add(1)
+}
+
+fn check(len: usize, rows: usize, cols: usize, row_stride: usize, col_stride: usize) {
+    assert!(
+        extent(rows, cols, row_stride, col_stride).is_some_and(|extent| extent <= len),
+        "a {rows} x {cols} matrix with strides {row_stride} and {col_stride} does not fit into {len} elements"
+    );
+}
+
+impl<'a, T> MatRef<'a, T> {
+    /// A `rows` x `cols` matrix with the given distances, in elements, between rows and between columns.
+    ///
+    /// # Panics
+    /// When `data` is too short.
+    pub fn new(data: &'a [T], rows: usize, cols: usize, row_stride: usize, col_stride: usize) -> Self {
+        check(data.len(), rows, cols, row_stride, col_stride);
+        MatRef { data, rows, cols, row_stride, col_stride }
+    }
+
+    /// A dense row-major `rows` x `cols` matrix.
+    ///
+    /// # Panics
+    /// When `data` is too short.
+    pub fn row_major(data: &'a [T], rows: usize, cols: usize) -> Self {
+        Self::new(data, rows, cols, cols, 1)
+    }
+
+    /// The same elements with rows and columns exchanged.
+    pub fn t(self) -> Self {
+        let MatRef { data, rows, cols, row_stride, col_stride } = self;
+        MatRef { data, rows: cols, cols: rows, row_stride: col_stride, col_stride: row_stride }
+    }
+
+    /// The `rows` x `cols` part that starts at (`row`, `col`).
+    ///
+    /// # Panics
+    /// When it does not lie within the matrix.
+    pub fn block(self, row: usize, col: usize, rows: usize, cols: usize) -> Self {
+        check_block((self.rows, self.cols), row, col, rows, cols);
+        let start = if rows == 0 || cols == 0 { 0 } else { row * self.row_stride + col * self.col_stride };
+        MatRef { data: &self.data[start..], rows, cols, ..self }
+    }
+
+    /// The elements, from the first one of the matrix on.
+    pub fn data(self) -> &'a [T] {
+        self.data
+    }
+
+    /// The number of rows.
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn cols(self) -> usize {
+        self.cols
+    }
+
+    /// The distance between vertical neighbours, in elements.
+    pub fn row_stride(self) -> usize {
+        self.row_stride
+    }
+
+    /// The distance between horizontal neighbours, in elements.
+    pub fn col_stride(self) -> usize {
+        self.col_stride
+    }
+}
+
+fn check_block((all_rows, all_cols): (usize, usize), row: usize, col: usize, rows: usize, cols: usize) {
+    let fits = |start: usize, len: usize, all: usize| start.checked_add(len).is_some_and(|end| end <= all);
+    assert!(
+        fits(row, rows, all_rows) && fits(col, cols, all_cols),
+        "the {rows} x {cols} block at ({row}, {col}) is outside of a {all_rows} x {all_cols} matrix"
+    );
+}
+
+/// A matrix to be written: rows of adjacent elements, `row_stride` elements apart, which no other reference covers.
+///
+/// Unlike a slice it can be divided into blocks of columns, so that threads fill parts of the same rows.
+pub struct MatMut<'a, T> {
+    start: *mut T,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    data: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a `MatMut` stands for `&mut` references to its elements.
+unsafe impl<T: Send> Send for MatMut<'_, T> {}
+
+impl<'a, T> MatMut<'a, T> {
+    /// A `rows` x `cols` matrix with the given distance, in elements, between rows.
+    ///
+    /// # Panics
+    /// When `data` is too short, or rows would overlap.
+    pub fn new(data: &'a mut [T], rows: usize, cols: usize, row_stride: usize) -> Self {
+        check(data.len(), rows, cols, row_stride, 1);
+        assert!(row_stride >= cols || rows <= 1, "rows of {cols} elements overlap at a distance of {row_stride}");
+        MatMut { start: data.as_mut_ptr(), rows, cols, row_stride, data: PhantomData }
+    }
+
+    /// A dense `rows` x `cols` matrix.
+    ///
+    /// # Panics
+    /// When `data` is too short.
+    pub fn row_major(data: &'a mut [T], rows: usize, cols: usize) -> Self {
+        Self::new(data, rows, cols, cols)
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The distance between rows, in elements.
+    pub fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
+    /// The first element; element (i, j) is `i * row_stride + j` further on.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
+        self.start
+    }
+
+    /// The elements of one row.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn row_mut(&mut self, row: usize) -> &mut [T] {
+        assert!(row < self.rows, "row {row} of a matrix with {} rows", self.rows);
+        // SAFETY: the row lies within the borrowed elements (checked in `new` and `block`), which only `self` covers.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.row_stride), self.cols) }
+    }
+
+    /// The `rows` x `cols` part that starts at (`row`, `col`).
+    ///
+    /// # Panics
+    /// When it does not lie within the matrix.
+    pub fn block(&mut self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'_, T> {
+        check_block((self.rows, self.cols), row, col, rows, cols);
+        // SAFETY: checked to be within the matrix; `self` stays borrowed while the part is in use.
+        unsafe { self.part(row, col, rows, cols) }
+    }
+
+    /// # Safety
+    /// The part must lie within the matrix and be covered by no other reference during its life.
+    unsafe fn part<'b>(&self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'b, T> {
+        let offset = if rows == 0 || cols == 0 { 0 } else { row * self.row_stride + col };
+        // SAFETY: the offset is that of an element of the matrix, or zero.
+        let start = unsafe { self.start.add(offset) };
+        MatMut { start, rows, cols, row_stride: self.row_stride, data: PhantomData }
+    }
+}
+
+struct Shared<'m, 'a, T>(&'m MatMut<'a, T>);
+
+// SAFETY: used in `parallel_blocks` only, to hand out disjoint blocks, which is sending `T` to other threads.
+unsafe impl<T: Send> Sync for Shared<'_, '_, T> {}
+
+impl<T> Shared<'_, '_, T> {
+    fn get(&self) -> &MatMut<'_, T> {
+        self.0
+    }
+}
+
+/// Calls `f(row, col, block)` in parallel for every block of `block_rows` x `block_cols` elements (fewer at the lower
+/// and right edges), where (`row`, `col`) is the place of the block in `matrix`.
+pub fn parallel_blocks<T: Send>(
+    matrix: MatMut<'_, T>,
+    block_rows: usize,
+    block_cols: usize,
+    f: impl Fn(usize, usize, MatMut<'_, T>) + Sync,
+) {
+    let (block_rows, block_cols) = (block_rows.max(1), block_cols.max(1));
+    let (down, across) = (matrix.rows.div_ceil(block_rows), matrix.cols.div_ceil(block_cols));
+    let (rows, cols) = (matrix.rows, matrix.cols);
+    let shared = Shared(&matrix);
+    parallel_for(down * across, |chunk| {
+        let (row, col) = (chunk / across * block_rows, chunk % across * block_cols);
+        let (block_rows, block_cols) = (block_rows.min(rows - row), block_cols.min(cols - col));
+        // SAFETY: the block lies within the matrix; each one is visited once, and blocks do not overlap.
+        f(row, col, unsafe { shared.get().part(row, col, block_rows, block_cols) });
+    });
+}

@@ -1,0 +1,189 @@
+//! The thread pool behind [`parallel_for`].
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Thread;
+
+/// Turns of the waiting loop before a thread without work goes to sleep; some twenty microseconds.
+const SPINS: u32 = 2000;
+
+type Panic = Box<dyn Any + Send>;
+
+/// One parallel loop; lives on the stack of the thread that called [`parallel_for`].
+struct Job<'a> {
+    run: &'a (dyn Fn(usize) + Sync),
+    chunks: usize,
+    next: AtomicUsize,
+    /// Workers with a smaller index than this may take part.
+    workers: usize,
+    caller: Thread,
+    panic: Mutex<Option<Panic>>,
+}
+
+impl Job<'_> {
+    /// Claims and runs chunks until none is left. A panic ends its chunk only; the first one is kept for the caller.
+    fn work(&self) {
+        loop {
+            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= self.chunks {
+                return;
+            }
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(chunk))) {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+            }
+        }
+    }
+}
+
+/// What callers and workers share. The job pointer is valid for as long as it stands in `job` or a worker that read it
+/// there counts in `inside`: the caller withdraws it and waits for `inside` to be zero before the job dies.
+struct Shared {
+    job: AtomicPtr<Job<'static>>,
+    /// Changes whenever a job is published.
+    epoch: AtomicU32,
+    /// Workers that may hold the job pointer.
+    inside: AtomicUsize,
+}
+
+struct Pool {
+    shared: Arc<Shared>,
+    /// The workers, created when first needed. Held locked during a loop, which makes a second one run inline.
+    workers: Mutex<Vec<Thread>>,
+    threads: AtomicUsize,
+}
+
+fn pool() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| Pool {
+        shared: Arc::new(Shared { job: AtomicPtr::default(), epoch: AtomicU32::new(0), inside: AtomicUsize::new(0) }),
+        workers: Mutex::new(Vec::new()),
+        threads: AtomicUsize::new(default_threads()),
+    })
+}
+
+/// The count that the environment asks for, else the number of processors that this process may use.
+fn default_threads() -> usize {
+    let from = |name: &str| std::env::var(name).ok().and_then(|value| parse_threads(&value));
+    from("MXNET_CPU_WORKER_NTHREADS")
+        .or_else(|| from("OMP_NUM_THREADS"))
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// A positive count; of a list by nesting level, as OpenMP takes it ("4,2"), the outermost.
+pub(super) fn parse_threads(value: &str) -> Option<usize> {
+    value.split(',').next()?.trim().parse().ok().filter(|&count| count > 0)
+}
+
+/// The number of threads that a parallel loop uses at most, the calling one included.
+///
+/// At first this is `MXNET_CPU_WORKER_NTHREADS`, else `OMP_NUM_THREADS`, else the number of processors available to
+/// the process (affinity and control group quota respected).
+pub fn num_threads() -> usize {
+    pool().threads.load(Ordering::Relaxed)
+}
+
+/// Sets [`num_threads`] for the loops started from now on and returns what it was. Zero counts as one.
+pub fn set_num_threads(threads: usize) -> usize {
+    pool().threads.swap(threads.max(1), Ordering::Relaxed)
+}
+
+/// Runs `f(0)`, …, `f(chunks - 1)`, each once, in any order, on the calling thread and the workers, and returns when
+/// all have finished.
+///
+/// Called from within a chunk, or while another thread is in a parallel loop, it runs on the calling thread alone.
+///
+/// # Panics
+/// When a chunk panics: with the payload of the first one, once every chunk that was started has ended. The pool stays
+/// usable.
+pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
+    let pool = pool();
+    let helpers = num_threads().min(chunks).saturating_sub(1);
+    if helpers == 0 {
+        return (0..chunks).for_each(f);
+    }
+    let Ok(mut workers) = pool.workers.try_lock() else {
+        return (0..chunks).for_each(f);
+    };
+    let outcome = pool.run(&mut workers, helpers, chunks, &f);
+    drop(workers);
+    if let Some(panic) = outcome {
+        resume_unwind(panic);
+    }
+}
+
+impl Pool {
+    fn run(
+        &self,
+        workers: &mut Vec<Thread>,
+        helpers: usize,
+        chunks: usize,
+        run: &(dyn Fn(usize) + Sync),
+    ) -> Option<Panic> {
+        while workers.len() < helpers {
+            let (shared, index) = (self.shared.clone(), workers.len());
+            let name = format!("ferromx-{}", index + 1);
+            match std::thread::Builder::new().name(name).spawn(move || worker(&shared, index)) {
+                Ok(handle) => workers.push(handle.thread().clone()),
+                // No more threads to be had: those that are there, at least the caller, do the work.
+                Err(_) => break,
+            }
+        }
+        let job = Job {
+            run,
+            chunks,
+            next: AtomicUsize::new(0),
+            workers: helpers,
+            caller: std::thread::current(),
+            panic: Mutex::new(None),
+        };
+        let shared = &*self.shared;
+        shared.job.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
+        shared.epoch.fetch_add(1, Ordering::SeqCst);
+        workers.iter().take(helpers).for_each(Thread::unpark);
+        job.work();
+        // After this store no worker can take up the pointer without being counted in `inside` before.
+        shared.job.store(std::ptr::null_mut(), Ordering::SeqCst);
+        let mut spins = 0;
+        while shared.inside.load(Ordering::SeqCst) != 0 {
+            spin_or_park(&mut spins);
+        }
+        job.panic.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn spin_or_park(spins: &mut u32) {
+    if *spins < SPINS {
+        *spins += 1;
+        std::hint::spin_loop();
+    } else {
+        std::thread::park();
+    }
+}
+
+fn worker(shared: &Shared, index: usize) {
+    let mut seen = 0;
+    loop {
+        let mut spins = 0;
+        while shared.epoch.load(Ordering::SeqCst) == seen {
+            spin_or_park(&mut spins);
+        }
+        seen = shared.epoch.load(Ordering::SeqCst);
+        shared.inside.fetch_add(1, Ordering::SeqCst);
+        let job = shared.job.load(Ordering::SeqCst);
+        // SAFETY: the pointer is null or was read after this thread had entered `inside`, and the caller does not let
+        // the job die before `inside` is zero (see `Shared`).
+        let caller = unsafe { job.as_ref() }.map(|job| {
+            if index < job.workers {
+                job.work();
+            }
+            job.caller.clone()
+        });
+        if shared.inside.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(caller) = caller
+        {
+            caller.unpark();
+        }
+    }
+}

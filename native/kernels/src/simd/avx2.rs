@@ -1,0 +1,192 @@
+//! The microkernels in AVX2 with fused multiply-add: 6 rows of two vectors fill 12 of the 16 registers.
+
+use super::microkernel::{MicroKernel, TileArgs, TileFn};
+use super::{Isa, portable};
+use std::arch::x86_64::*;
+
+const MR: usize = 6;
+
+pub(super) static F32: MicroKernel<f32> = MicroKernel {
+    isa: Isa::Avx2,
+    mr: MR,
+    nr: 16,
+    lanes: 8,
+    tiles: &TILES_F32,
+    transpose: transpose_f32,
+    copy: portable::copy,
+};
+
+pub(super) static F64: MicroKernel<f64> = MicroKernel {
+    isa: Isa::Avx2,
+    mr: MR,
+    nr: 8,
+    lanes: 4,
+    tiles: &TILES_F64,
+    transpose: portable::transpose,
+    copy: portable::copy,
+};
+
+/// Sixteen ones and zeros: the `lanes` elements from `16 - lanes` ... on select the first `lanes` of a vector.
+static MASK_32: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+static MASK_64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
+
+/// Selects the first `lanes` (at most 8) elements of a vector.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn mask_f32(lanes: usize) -> __m256i {
+    // SAFETY: eight elements from 8 - lanes on lie within the table of 16.
+    unsafe { _mm256_loadu_si256(MASK_32.as_ptr().add(8 - lanes.min(8)).cast()) }
+}
+
+/// Selects the first `lanes` (at most 4) elements of a vector.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn mask_f64(lanes: usize) -> __m256i {
+    // SAFETY: four elements from 4 - lanes on lie within the table of 8.
+    unsafe { _mm256_loadu_si256(MASK_64.as_ptr().add(4 - lanes.min(4)).cast()) }
+}
+
+macro_rules! tile {
+    ($name:ident, $table:ident, $t:ty, $lanes:literal, $mask:ident, $zero:ident, $load:ident, $masked_load:ident,
+     $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
+        /// A tile of M rows and V vectors a row. See `TileFn`.
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn $name<const M: usize, const V: usize>(args: &TileArgs<$t>) {
+            let mask = $mask(args.tail);
+            let full = args.tail == $lanes;
+            let mut sums = [[$zero(); V]; M];
+            let (mut a, mut b) = (args.a, args.b);
+            // SAFETY: each step reads M elements of A and the columns of the tile of B; a row of C has these columns; what
+            // the masks leave out is not touched; prefetching may be given any address.
+            unsafe {
+                for i in 0..M {
+                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
+                }
+                for _ in 0..args.depth {
+                    let mut y = [$zero(); V];
+                    for v in 0..V - 1 {
+                        y[v] = $load(b.add($lanes * v));
+                    }
+                    let last = b.add($lanes * (V - 1));
+                    y[V - 1] = if full { $load(last) } else { $masked_load(last, mask) };
+                    for i in 0..M {
+                        let x = $set(*a.add(i));
+                        for v in 0..V {
+                            sums[i][v] = $fma(x, y[v], sums[i][v]);
+                        }
+                    }
+                    a = a.wrapping_add(args.a_step);
+                    b = b.wrapping_add(args.b_step);
+                }
+                let alpha = $set(args.alpha);
+                for i in 0..M {
+                    for v in 0..V {
+                        let c = args.c.add(i * args.c_stride + $lanes * v);
+                        let whole = v + 1 < V || full;
+                        let value = if !args.accumulate {
+                            $mul(alpha, sums[i][v])
+                        } else if whole {
+                            $fma(alpha, sums[i][v], $load(c))
+                        } else {
+                            $fma(alpha, sums[i][v], $masked_load(c, mask))
+                        };
+                        if whole { $store(c, value) } else { $masked_store(c, mask, value) }
+                    }
+                }
+            }
+        }
+
+        static $table: [TileFn<$t>; 2 * MR] = [
+            $name::<1, 1>,
+            $name::<2, 1>,
+            $name::<3, 1>,
+            $name::<4, 1>,
+            $name::<5, 1>,
+            $name::<6, 1>,
+            $name::<1, 2>,
+            $name::<2, 2>,
+            $name::<3, 2>,
+            $name::<4, 2>,
+            $name::<5, 2>,
+            $name::<6, 2>,
+        ];
+    };
+}
+
+tile!(
+    tile_f32,
+    TILES_F32,
+    f32,
+    8,
+    mask_f32,
+    _mm256_setzero_ps,
+    _mm256_loadu_ps,
+    _mm256_maskload_ps,
+    _mm256_set1_ps,
+    _mm256_fmadd_ps,
+    _mm256_mul_ps,
+    _mm256_storeu_ps,
+    _mm256_maskstore_ps
+);
+tile!(
+    tile_f64,
+    TILES_F64,
+    f64,
+    4,
+    mask_f64,
+    _mm256_setzero_pd,
+    _mm256_loadu_pd,
+    _mm256_maskload_pd,
+    _mm256_set1_pd,
+    _mm256_fmadd_pd,
+    _mm256_mul_pd,
+    _mm256_storeu_pd,
+    _mm256_maskstore_pd
+);
+
+/// See `TransposeFn`. Blocks of 8 x 8 are transposed in registers.
+#[target_feature(enable = "avx2,fma")]
+unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
+    for p in (0..depth).step_by(8) {
+        let steps = (depth - p).min(8);
+        for lane in (0..lanes).step_by(8) {
+            let lanes = (lanes - lane).min(8);
+            let mut block = [_mm256_setzero_ps(); 8];
+            for (i, row) in block.iter_mut().enumerate() {
+                if i < lanes {
+                    // SAFETY: the mask selects elements of this lane only.
+                    *row = unsafe { _mm256_maskload_ps(src.add((lane + i) * stride + p), mask_f32(steps)) };
+                }
+            }
+            let block = transpose_8x8(block);
+            for (i, &step) in block.iter().enumerate().take(steps) {
+                // SAFETY: the mask selects lanes of step `p + i` only.
+                unsafe { _mm256_maskstore_ps(out.add((p + i) * width + lane), mask_f32(lanes), step) };
+            }
+        }
+    }
+}
+
+/// Transposes in three rounds, which exchange halves of ever larger parts: single elements, pairs and halves.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+fn transpose_8x8(rows: [__m256; 8]) -> [__m256; 8] {
+    let mut a = rows;
+    let mut b = rows;
+    for i in 0..4 {
+        b[2 * i] = _mm256_unpacklo_ps(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm256_unpackhi_ps(a[2 * i], a[2 * i + 1]);
+    }
+    for i in 0..2 {
+        for j in 0..2 {
+            let (x, y) = (_mm256_castps_pd(b[4 * i + j]), _mm256_castps_pd(b[4 * i + j + 2]));
+            a[4 * i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(x, y));
+            a[4 * i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(x, y));
+        }
+    }
+    for i in 0..4 {
+        b[i] = _mm256_permute2f128_ps::<0x20>(a[i], a[i + 4]);
+        b[i + 4] = _mm256_permute2f128_ps::<0x31>(a[i], a[i + 4]);
+    }
+    b
+}

@@ -1,0 +1,213 @@
+//! The microkernels in AVX-512: 14 rows of two vectors fill 28 of the 32 registers.
+
+use super::microkernel::{MicroKernel, TileArgs, TileFn};
+use super::{Isa, portable};
+use std::arch::x86_64::*;
+
+const MR: usize = 14;
+
+pub(super) static F32: MicroKernel<f32> = MicroKernel {
+    isa: Isa::Avx512,
+    mr: MR,
+    nr: 32,
+    lanes: 16,
+    tiles: &TILES_F32,
+    transpose: transpose_f32,
+    copy: copy_f32,
+};
+
+pub(super) static F64: MicroKernel<f64> = MicroKernel {
+    isa: Isa::Avx512,
+    mr: MR,
+    nr: 16,
+    lanes: 8,
+    tiles: &TILES_F64,
+    transpose: portable::transpose,
+    copy: portable::copy,
+};
+
+/// How many steps ahead of its use the panel of A is fetched into the first-level cache.
+const AHEAD: usize = 8;
+
+macro_rules! tile {
+    ($name:ident, $table:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $load:ident, $masked_load:ident, $set:ident,
+     $fma:ident, $mul:ident, $masked_store:ident) => {
+        /// A tile of M rows and V vectors a row. See `TileFn`.
+        #[target_feature(enable = "avx512f")]
+        unsafe fn $name<const M: usize, const V: usize>(args: &TileArgs<$t>) {
+            let mask = <$mask>::MAX >> ($lanes - args.tail);
+            let mut sums = [[$zero(); V]; M];
+            let (mut a, mut b) = (args.a, args.b);
+            // SAFETY: each step reads M elements of A and the columns of the tile of B; a row of C has these columns; what
+            // the masks leave out is not touched; prefetching may be given any address.
+            unsafe {
+                for i in 0..M {
+                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
+                }
+                for _ in 0..args.depth {
+                    let mut y = [$zero(); V];
+                    for v in 0..V - 1 {
+                        y[v] = $load(b.add($lanes * v));
+                    }
+                    y[V - 1] = $masked_load(mask, b.add($lanes * (V - 1)));
+                    _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_step * AHEAD).cast());
+                    for i in 0..M {
+                        let x = $set(*a.add(i));
+                        for v in 0..V {
+                            sums[i][v] = $fma(x, y[v], sums[i][v]);
+                        }
+                    }
+                    a = a.wrapping_add(args.a_step);
+                    b = b.wrapping_add(args.b_step);
+                }
+                let alpha = $set(args.alpha);
+                for i in 0..M {
+                    for v in 0..V {
+                        let c = args.c.add(i * args.c_stride + $lanes * v);
+                        let mask = if v + 1 == V { mask } else { <$mask>::MAX };
+                        let value = if args.accumulate {
+                            $fma(alpha, sums[i][v], $masked_load(mask, c))
+                        } else {
+                            $mul(alpha, sums[i][v])
+                        };
+                        $masked_store(c, mask, value);
+                    }
+                }
+            }
+        }
+
+        static $table: [TileFn<$t>; 2 * MR] = [
+            $name::<1, 1>,
+            $name::<2, 1>,
+            $name::<3, 1>,
+            $name::<4, 1>,
+            $name::<5, 1>,
+            $name::<6, 1>,
+            $name::<7, 1>,
+            $name::<8, 1>,
+            $name::<9, 1>,
+            $name::<10, 1>,
+            $name::<11, 1>,
+            $name::<12, 1>,
+            $name::<13, 1>,
+            $name::<14, 1>,
+            $name::<1, 2>,
+            $name::<2, 2>,
+            $name::<3, 2>,
+            $name::<4, 2>,
+            $name::<5, 2>,
+            $name::<6, 2>,
+            $name::<7, 2>,
+            $name::<8, 2>,
+            $name::<9, 2>,
+            $name::<10, 2>,
+            $name::<11, 2>,
+            $name::<12, 2>,
+            $name::<13, 2>,
+            $name::<14, 2>,
+        ];
+    };
+}
+
+tile!(
+    tile_f32,
+    TILES_F32,
+    f32,
+    u16,
+    16,
+    _mm512_setzero_ps,
+    _mm512_loadu_ps,
+    _mm512_maskz_loadu_ps,
+    _mm512_set1_ps,
+    _mm512_fmadd_ps,
+    _mm512_mul_ps,
+    _mm512_mask_storeu_ps
+);
+tile!(
+    tile_f64,
+    TILES_F64,
+    f64,
+    u8,
+    8,
+    _mm512_setzero_pd,
+    _mm512_loadu_pd,
+    _mm512_maskz_loadu_pd,
+    _mm512_set1_pd,
+    _mm512_fmadd_pd,
+    _mm512_mul_pd,
+    _mm512_mask_storeu_pd
+);
+
+/// The lowest `lanes` bits, all 16 if there are more.
+fn mask(lanes: usize) -> u16 {
+    u16::MAX >> (16 - lanes.min(16))
+}
+
+/// See `TransposeFn`. Blocks of 16 x 16 are transposed in registers.
+#[target_feature(enable = "avx512f")]
+unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
+    for p in (0..depth).step_by(16) {
+        let steps = (depth - p).min(16);
+        for lane in (0..lanes).step_by(16) {
+            let lanes = (lanes - lane).min(16);
+            let mut block = [_mm512_setzero_ps(); 16];
+            for (i, row) in block.iter_mut().enumerate() {
+                if i < lanes {
+                    // SAFETY: the mask selects elements of this lane only.
+                    *row = unsafe { _mm512_maskz_loadu_ps(mask(steps), src.add((lane + i) * stride + p)) };
+                }
+            }
+            let block = transpose_16x16(block);
+            for (i, &step) in block.iter().enumerate().take(steps) {
+                // SAFETY: the mask selects lanes of step `p + i` only.
+                unsafe { _mm512_mask_storeu_ps(out.add((p + i) * width + lane), mask(lanes), step) };
+            }
+        }
+    }
+}
+
+/// Transposes in four rounds, which exchange halves of ever larger parts: single elements, pairs, quarters and halves.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose_16x16(rows: [__m512; 16]) -> [__m512; 16] {
+    let mut a = rows;
+    let mut b = rows;
+    for i in 0..8 {
+        b[2 * i] = _mm512_unpacklo_ps(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm512_unpackhi_ps(a[2 * i], a[2 * i + 1]);
+    }
+    for i in 0..4 {
+        for j in 0..2 {
+            let (x, y) = (_mm512_castps_pd(b[4 * i + j]), _mm512_castps_pd(b[4 * i + j + 2]));
+            a[4 * i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y));
+            a[4 * i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
+        }
+    }
+    for i in 0..4 {
+        for half in [0, 8] {
+            let (x, y) = (a[half + i], a[half + i + 4]);
+            b[half + i] = _mm512_shuffle_f32x4::<0x88>(x, y);
+            b[half + i + 4] = _mm512_shuffle_f32x4::<0xdd>(x, y);
+        }
+    }
+    for i in 0..8 {
+        a[i] = _mm512_shuffle_f32x4::<0x88>(b[i], b[i + 8]);
+        a[i + 8] = _mm512_shuffle_f32x4::<0xdd>(b[i], b[i + 8]);
+    }
+    a
+}
+
+/// See `CopyFn`.
+#[target_feature(enable = "avx512f")]
+unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
+    for p in 0..depth {
+        for lane in (0..lanes).step_by(16) {
+            let mask = mask(lanes - lane);
+            // SAFETY: the mask selects lanes of step `p` only.
+            unsafe {
+                let part = _mm512_maskz_loadu_ps(mask, src.add(p * stride + lane));
+                _mm512_mask_storeu_ps(out.add(p * width + lane), mask, part);
+            }
+        }
+    }
+}

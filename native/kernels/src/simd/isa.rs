@@ -1,0 +1,81 @@
+//! Which vector instructions to use.
+
+use std::sync::OnceLock;
+
+/// A level of vector instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// What the compiler may assume on every processor of the target.
+    Portable,
+    /// AVX2 with fused multiply-add: 32-byte vectors.
+    Avx2,
+    /// AVX-512F: 64-byte vectors.
+    Avx512,
+}
+
+impl Isa {
+    /// The level in use: the best that the processor has, or the one that the environment variable `FERROMX_ISA`
+    /// (`avx512`, `avx2` or `portable`) names if the processor has it. Found out once.
+    pub fn current() -> Isa {
+        static CURRENT: OnceLock<Isa> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let best = Isa::best();
+            let Ok(name) = std::env::var("FERROMX_ISA") else { return best };
+            match Isa::parse(&name) {
+                Some(isa) if isa <= best => isa,
+                Some(isa) => {
+                    log::warn!("FERROMX_ISA={name}: this processor has no {isa:?} instructions, using {best:?}");
+                    best
+                }
+                None => {
+                    log::warn!("FERROMX_ISA={name}: expected avx512, avx2 or portable; using {best:?}");
+                    best
+                }
+            }
+        })
+    }
+
+    /// Every level that the processor has, the best one last.
+    pub fn available() -> impl Iterator<Item = Isa> {
+        let best = Isa::best();
+        [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(move |&isa| isa <= best)
+    }
+
+    fn parse(name: &str) -> Option<Isa> {
+        match name.trim().to_ascii_lowercase().as_str() {
+            "portable" => Some(Isa::Portable),
+            "avx2" => Some(Isa::Avx2),
+            "avx512" => Some(Isa::Avx512),
+            _ => None,
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn best() -> Isa {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        match (avx2, is_x86_feature_detected!("avx512f")) {
+            (true, true) => Isa::Avx512,
+            (true, false) => Isa::Avx2,
+            _ => Isa::Portable,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn best() -> Isa {
+        Isa::Portable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(Isa::parse("avx512"), Some(Isa::Avx512));
+        assert_eq!(Isa::parse(" AVX2 "), Some(Isa::Avx2));
+        assert_eq!(Isa::parse("portable"), Some(Isa::Portable));
+        assert_eq!(Isa::parse("sse9"), None);
+        assert!(Isa::available().any(|isa| isa == Isa::current()));
+    }
+}

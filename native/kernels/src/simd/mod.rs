@@ -1,0 +1,12 @@
+//! Kernels in vector instructions, chosen once at run time.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod isa;
+pub mod microkernel;
+mod portable;
+
+pub use isa::Isa;
