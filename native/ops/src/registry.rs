@@ -1,0 +1,85 @@
+//! The one table of operators, by name and alias.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::OpDef;
+
+/// The tables of the families. A new family is added here and nowhere else.
+static FAMILIES: &[&[&OpDef]] = &[crate::shape::OPS];
+
+struct Registry {
+    by_name: HashMap<&'static str, &'static OpDef>,
+    names: Vec<&'static str>,
+}
+
+fn registry() -> &'static Registry {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    REGISTRY.get_or_init(|| {
+        let mut by_name = HashMap::new();
+        for def in FAMILIES.iter().copied().flatten() {
+            for name in std::iter::once(&def.name).chain(def.aliases) {
+                let earlier = by_name.insert(*name, *def);
+                debug_assert!(earlier.is_none(), "operator name {name} is defined twice");
+            }
+        }
+        let mut names: Vec<_> = by_name.keys().copied().collect();
+        names.sort_unstable();
+        Registry { by_name, names }
+    })
+}
+
+/// The operator of this name or alias, with the `'static` text of the name that was asked for.
+///
+/// # Errors
+/// There is none; the message lists names that look alike.
+pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
+    let r = registry();
+    if let Some((key, def)) = r.by_name.get_key_value(name) {
+        return Ok((key, def));
+    }
+    let lower = name.to_lowercase();
+    let alike: Vec<_> =
+        r.names.iter().filter(|n| n.to_lowercase().contains(&lower) || lower == n.to_lowercase()).take(5).collect();
+    let hint = match alike.is_empty() {
+        true => "see Symbol.api for the operators there are".to_string(),
+        false => format!("did you mean {}?", alike.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ")),
+    };
+    Err(Error::NotFound(format!("operator '{name}' is not registered; {hint}")))
+}
+
+/// All names and aliases in alphabetical order.
+pub fn names() -> &'static [&'static str] {
+    &registry().names
+}
+
+/// Every operator once.
+pub fn all() -> impl Iterator<Item = &'static OpDef> {
+    FAMILIES.iter().copied().flatten().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_documented() {
+        let mut seen = HashMap::new();
+        for def in all() {
+            assert!(def.doc.len() > 20, "{} has no description", def.name);
+            for name in std::iter::once(&def.name).chain(def.aliases) {
+                assert!(seen.insert(*name, def.name).is_none(), "{name} is defined twice");
+            }
+            for (arg, _, doc) in def.arguments() {
+                assert!(!doc.is_empty(), "argument {arg} of {} has no description", def.name);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_names_get_a_hint() {
+        let e = find("flatte").map(|(n, _)| n).unwrap_err().to_string();
+        assert!(e.contains("did you mean Flatten, flatten?"), "{e}");
+    }
+}

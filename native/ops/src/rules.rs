@@ -1,0 +1,32 @@
+//! Inference rules and gradients that several families share. Rules for all-equal shapes and types are in
+//! [`ferromx_core::infer`].
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Compose, Entry, GradGraph, GradNode};
+use ferromx_core::shape::Shape;
+
+/// The gradient of an operator that only moves its input into another shape: the output gradient under the input's shape.
+pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
+    Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?)])
+};
+
+/// The gradient of the identity.
+pub const PASS_BACK: Compose =
+    |_: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> { Ok(vec![Some(n.ograds[0])]) };
+
+/// Fills in the one unknown dimension of `shape` such that it has as many elements as `other`, where that is possible.
+pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
+    if !other.is_known() {
+        return;
+    }
+    let total = other.num_elements() as i64;
+    let Some(dims) = shape.dims_mut() else { return };
+    let unknown: Vec<usize> = (0..dims.len()).filter(|i| dims[*i] < 0).collect();
+    let known: i64 = dims.iter().filter(|d| **d >= 0).product();
+    if let [i] = unknown[..]
+        && known > 0
+        && total % known == 0
+    {
+        dims[i] = total / known;
+    }
+}

@@ -1,0 +1,277 @@
+//! Operators whose output is their input under another shape.
+
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Entry, Grad, GradGraph, GradNode};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+
+use crate::rules::{RESHAPE_BACK, complete_from_size};
+
+params! {
+    /// Parameters of `Reshape`.
+    pub struct ReshapeParam {
+        /// The target shape. A positive number is a dimension; 0 copies the input's dimension; -1 is inferred from the rest; -2
+        /// copies all remaining dimensions; -3 takes the product of two; -4 splits one into the two numbers that follow.
+        shape: Shape = (Shape::new(&[]));
+        /// Whether the special values are matched from the right instead of from the left.
+        reverse: bool = false;
+        /// Deprecated form of `shape`, in which 0 is inferred.
+        target_shape: Shape = (Shape::new(&[]));
+        /// Deprecated: whether `target_shape` leaves the first dimension as it is.
+        keep_highest: bool = false;
+    }
+}
+
+pub static RESHAPE: OpDef = OpDef::new("Reshape")
+    .aliases(&["reshape"])
+    .doc(
+        "Gives the input another shape with as many elements; the elements keep their row-major order and are not copied.\n\n\
+         `Reshape(x, shape=(0, -1))` of x with shape (2, 3, 4) has shape (2, 12). See `shape` for the special values.",
+    )
+    .inputs(&[arg("data", "The array to reshape.")])
+    .params::<ReshapeParam>()
+    .shape(reshape_shape)
+    .view()
+    .grad(Grad::Compose(RESHAPE_BACK));
+
+fn reshape_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<ReshapeParam>();
+    if !io.ins[0].ndim_is_known() {
+        return Ok(());
+    }
+    let target = if !p.shape.dims().is_empty() {
+        match p.reverse {
+            false => resolve(io.ins[0].dims(), p.shape.dims())?,
+            true => {
+                let flip = |d: &[i64]| d.iter().rev().copied().collect::<Dims>();
+                let spec = unsplit_reversed(p.shape.dims());
+                flip(&resolve(&flip(io.ins[0].dims()), &spec)?)
+            }
+        }
+    } else {
+        ensure!(!p.target_shape.dims().is_empty(), "Reshape needs a target: give shape");
+        let mut dims: Dims = p.target_shape.dims().iter().map(|d| if *d == 0 { -1 } else { *d }).collect();
+        if p.keep_highest {
+            dims[0] = io.ins[0].dim(0);
+        }
+        dims
+    };
+    let mut out = Shape::from(target);
+    complete_from_size(&mut out, &io.ins[0]);
+    if io.ins[0].is_known() && out.is_known() {
+        ensure!(
+            io.ins[0].num_elements() == out.num_elements(),
+            "Target shape size is different to source. Target: {out} with {} elements, Source: {} with {}",
+            out.num_elements(),
+            io.ins[0],
+            io.ins[0].num_elements()
+        );
+    }
+    io.assign_out(0, &out)?;
+    let whole = io.outs[0].clone();
+    complete_from_size(&mut io.ins[0], &whole);
+    Ok(())
+}
+
+/// Reverses a target so that the two factors that follow a -4 still follow it.
+fn unsplit_reversed(spec: &[i64]) -> Dims {
+    let mut out = Dims::new();
+    let mut i = 0;
+    let mut groups: Vec<&[i64]> = Vec::new();
+    while i < spec.len() {
+        let n = if spec[i] == -4 { 3.min(spec.len() - i) } else { 1 };
+        groups.push(&spec[i..i + n]);
+        i += n;
+    }
+    for g in groups.into_iter().rev() {
+        match g {
+            [-4, a, b] => out.extend([-4, *b, *a]),
+            other => out.extend(other.iter().copied()),
+        }
+    }
+    out
+}
+
+/// Replaces the special values of `spec`; at most one -1 is left for the caller.
+fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
+    let mut out = Dims::new();
+    let mut src = 0;
+    let mut i = 0;
+    let next = |src: usize| {
+        dims.get(src).copied().ok_or_else(|| {
+            ferromx_core::error::Error::Value(format!(
+                "shape {} uses more dimensions than the input {} has",
+                Shape::new(spec),
+                Shape::new(dims)
+            ))
+        })
+    };
+    while i < spec.len() {
+        match spec[i] {
+            0 => {
+                out.push(next(src)?);
+                src += 1;
+            }
+            -1 => {
+                out.push(-1);
+                src += 1;
+            }
+            -2 => {
+                out.extend(dims.iter().skip(src).copied());
+                src = dims.len();
+            }
+            -3 => {
+                let (a, b) = (next(src)?, next(src + 1)?);
+                out.push(if a < 0 || b < 0 { -1 } else { a * b });
+                src += 2;
+            }
+            -4 => {
+                ensure!(i + 2 < spec.len(), "-4 in shape {} needs two numbers after it", Shape::new(spec));
+                let d = next(src)?;
+                let (mut a, mut b) = (spec[i + 1], spec[i + 2]);
+                ensure!(a != -1 || b != -1, "-4 in shape {} can infer only one of its two factors", Shape::new(spec));
+                ensure!(a != 0 && b != 0, "a factor after -4 in shape {} is 0", Shape::new(spec));
+                if d >= 0 {
+                    if a == -1 {
+                        a = d / b;
+                    } else if b == -1 {
+                        b = d / a;
+                    }
+                    ensure!(a * b == d, "-4 in shape {} cannot split {d} into {a} and {b}", Shape::new(spec));
+                }
+                out.extend([a, b]);
+                src += 1;
+                i += 2;
+            }
+            d if d > 0 => {
+                out.push(d);
+                src += 1;
+            }
+            d => ensure!(false, "{d} in shape {} has no meaning: use numbers from -4 up", Shape::new(spec)),
+        }
+        i += 1;
+    }
+    ensure!(
+        out.iter().filter(|d| **d == -1).count() <= 1 || dims.iter().any(|d| *d < 0),
+        "One and only one dim can be inferred: shape {} has more",
+        Shape::new(spec)
+    );
+    Ok(out)
+}
+
+pub static FLATTEN: OpDef = OpDef::new("Flatten")
+    .aliases(&["flatten"])
+    .doc("Turns an input of shape (d1, d2, ..., dk) into a matrix of shape (d1, d2*...*dk), without copying.")
+    .inputs(&[arg("data", "The array to flatten, of one or more dimensions.")])
+    .shape(|_, io| {
+        let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(n >= 1, "Flatten needs at least one dimension");
+        let out = Shape::new(&[io.ins[0].dim(0), io.ins[0].product(1..)]);
+        io.assign_out(0, &out)?;
+        if let Some(d) = io.outs[0].dims().first().copied() {
+            let mut back = Shape::of_rank(n);
+            if let Some(dims) = back.dims_mut() {
+                dims[0] = d;
+            }
+            io.assign_in(0, &back)?;
+        }
+        Ok(())
+    })
+    .view()
+    .grad(Grad::Compose(RESHAPE_BACK));
+
+params! {
+    /// Parameters of `reshape_like`.
+    pub struct ReshapeLikeParam {
+        /// First dimension of `lhs` to replace; by default the first.
+        lhs_begin: Option<i32> = None;
+        /// End (exclusive) of the dimensions of `lhs` to replace; by default the last.
+        lhs_end: Option<i32> = None;
+        /// First dimension of `rhs` to take; by default the first.
+        rhs_begin: Option<i32> = None;
+        /// End (exclusive) of the dimensions of `rhs` to take; by default the last.
+        rhs_end: Option<i32> = None;
+    }
+}
+
+pub static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
+    .doc(
+        "Gives `lhs` the shape of `rhs`, or replaces the dimensions lhs_begin..lhs_end of `lhs` by the dimensions \
+         rhs_begin..rhs_end of `rhs`; the number of elements must stay the same. Only the shape of `rhs` matters.",
+    )
+    .inputs(&[arg("lhs", "The array to reshape."), arg("rhs", "The array whose shape is taken.")])
+    .params::<ReshapeLikeParam>()
+    .shape(reshape_like_shape)
+    .dtype(|_, io| {
+        // Any type of `rhs` will do.
+        if let Some(d) = io.ins[0].or(io.outs[0]) {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)?;
+        }
+        Ok(())
+    })
+    .view()
+    .grad(Grad::Compose(|g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
+        Ok(vec![Some(g.apply1("reshape_like", &[n.ograds[0], n.inputs[0]], &[])?), None])
+    }));
+
+fn reshape_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<ReshapeLikeParam>();
+    let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    let range = |begin: Option<i32>, end: Option<i32>, n: usize, side: &str| -> Result<(usize, usize)> {
+        let fix = |x: Option<i32>, default: usize| match x {
+            None => default as i64,
+            Some(x) if x < 0 => i64::from(x) + n as i64,
+            Some(x) => i64::from(x),
+        };
+        let (b, e) = (fix(begin, 0), fix(end, n));
+        ensure!(0 <= b && b <= e && e <= n as i64, "{side}_begin..{side}_end = {b}..{e} is outside of {n} dimensions");
+        Ok((b as usize, e as usize))
+    };
+    let (lb, le) = range(p.lhs_begin, p.lhs_end, l, "lhs")?;
+    let (rb, re) = range(p.rhs_begin, p.rhs_end, r, "rhs")?;
+    let mut dims: Dims = io.ins[0].dims()[..lb].into();
+    dims.extend_from_slice(&io.ins[1].dims()[rb..re]);
+    dims.extend_from_slice(&io.ins[0].dims()[le..]);
+    let mut out = Shape::from(dims);
+    complete_from_size(&mut out, &io.ins[0]);
+    if io.ins[0].is_known() && out.is_known() {
+        ensure!(
+            io.ins[0].num_elements() == out.num_elements(),
+            "cannot reshape lhs {} like rhs {}: the result {out} has another number of elements",
+            io.ins[0],
+            io.ins[1]
+        );
+    }
+    io.assign_out(0, &out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shaped(dims: &[i64], shape: &str, reverse: bool) -> Result<Shape> {
+        let attrs = [("shape", shape.to_string()), ("reverse", reverse.to_string())];
+        let p = RESHAPE.parse(&attrs.into_iter().map(|(k, v)| (k.to_string(), v)).collect())?;
+        let (mut ins, mut outs) = ([Shape::new(dims)], [Shape::unknown()]);
+        (RESHAPE.infer_shape)(&p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        Ok(outs[0].clone())
+    }
+
+    #[test]
+    fn special_values() {
+        assert_eq!(shaped(&[2, 3, 4], "(4,0,2)", false).unwrap(), [4, 3, 2].into());
+        assert_eq!(shaped(&[2, 3, 4], "(6,1,-1)", false).unwrap(), [6, 1, 4].into());
+        assert_eq!(shaped(&[2, 3, 4], "(-2,1,1)", false).unwrap(), [2, 3, 4, 1, 1].into());
+        assert_eq!(shaped(&[2, 3, 4, 5], "(-3,-3)", false).unwrap(), [6, 20].into());
+        assert_eq!(shaped(&[2, 3, 4], "(-4,1,2,-2)", false).unwrap(), [1, 2, 3, 4].into());
+        assert_eq!(shaped(&[2, 3, 4], "(2,-4,-1,3,-2)", false).unwrap(), [2, 1, 3, 4].into());
+        assert_eq!(shaped(&[10, 5, 4], "(-1,0)", true).unwrap(), [50, 4].into());
+        assert!(shaped(&[2, 3], "(4,2)", false).is_err());
+        assert!(shaped(&[2, 3], "(-1,-1)", false).is_err());
+    }
+}

@@ -1,0 +1,1 @@
+//! Graphs, execution, automatic differentiation and data.
