@@ -7,6 +7,8 @@ mod avx2;
 mod avx512;
 mod isa;
 pub mod microkernel;
+mod per_isa;
 mod portable;
 
 pub use isa::Isa;
+pub(crate) use per_isa::per_isa;

@@ -1,0 +1,247 @@
+//! The backward pass.
+
+use super::forward::divisor;
+use super::{Axis, PoolKind, PoolPower, PoolShape};
+use crate::float::{Accum, Real};
+use crate::par::{parallel_rows, with_scratch};
+use num_traits::{Float, Zero};
+
+/// The gradient of [`pool_forward`](super::pool_forward) with respect to its input.
+///
+/// `input` and `output` are those of the forward pass, `output_grad` the gradient of `output`; `input_grad` is
+/// overwritten. `input` is read for the maximum and for powers, `output` for powers only; elsewhere they may be empty.
+///
+/// # Panics
+/// When a slice that is used has another length than `shape` says, or a stride is zero.
+pub fn pool_backward<T: Real>(
+    shape: &PoolShape,
+    kind: PoolKind,
+    input: &[T],
+    output: &[T],
+    output_grad: &[T],
+    input_grad: &mut [T],
+) {
+    shape.check(input_grad.len(), output_grad.len());
+    if input_grad.is_empty() {
+        return;
+    }
+    match kind {
+        PoolKind::Max => {
+            shape.check(input.len(), output_grad.len());
+            if shape.is_blocks_of_four() {
+                return max_of_four(shape, input, output_grad, input_grad);
+            }
+            planes(shape, output_grad, input_grad, |plane, grad, sums| {
+                max_plane(shape, &input[plane * shape.input_plane()..], grad, sums);
+            });
+        }
+        PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
+            planes(shape, output_grad, input_grad, |_, grad, sums| sum_plane(shape, kind, grad, sums));
+        }
+        PoolKind::Power(power) => {
+            shape.check(input.len(), output.len());
+            planes(shape, output_grad, input_grad, |plane, grad, sums| {
+                let output = &output[plane * shape.output_plane()..];
+                power_plane(shape, power, &input[plane * shape.input_plane()..], output, grad, sums);
+            });
+        }
+    }
+}
+
+/// Calls `f(plane, output_grad, sums)` for each plane; the sums, zero at first, become the gradient of the input.
+fn planes<T: Real>(
+    shape: &PoolShape,
+    output_grad: &[T],
+    input_grad: &mut [T],
+    f: impl Fn(usize, &[T], &mut [T::Acc]) + Sync,
+) {
+    let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
+    parallel_rows(input_grad, plane, shape.grain(), |i, input_grad| {
+        with_scratch(plane, |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::zero());
+            f(i, &output_grad[i * out_plane..(i + 1) * out_plane], sums);
+            input_grad.iter_mut().zip(sums.iter()).for_each(|(grad, sum)| *grad = sum.store());
+        });
+    });
+}
+
+fn max_plane<T: Real>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
+    let axes = shape.axes();
+    let row = axes[2].output * shape.inner;
+    with_scratch(row, |largest: &mut [T::Acc]| {
+        with_scratch(row, |places: &mut [usize]| {
+            for (r, grad) in grad.chunks_exact(row.max(1)).enumerate() {
+                let place = [r / axes[1].output, r % axes[1].output];
+                if axes[..2].iter().zip(place).any(|(axis, output)| axis.window(output).is_empty()) {
+                    continue;
+                }
+                argmax_row(&axes, shape.inner, image, place, largest, places);
+                for (w, (grad, places)) in
+                    grad.chunks_exact(shape.inner).zip(places.chunks_exact(shape.inner)).enumerate()
+                {
+                    if !axes[2].window(w).is_empty() {
+                        grad.iter().zip(places).for_each(|(grad, &place)| sums[place] += T::Acc::load(*grad));
+                    }
+                }
+            }
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    /// Finds the places of the first largest elements of the windows of one row of outputs. A window in which nothing
+    /// is larger than negative infinity yields its first element.
+    fn argmax_row<T: Real>(
+        axes: &[Axis; 3],
+        inner: usize,
+        image: &[T],
+        place: [usize; 2],
+        largest: &mut [T::Acc],
+        places: &mut [usize]
+    ) {
+        let [depth, height, width] = axes;
+        let row_start = |d: usize, h: usize| (d * height.input + h) * width.input * inner;
+        let first = row_start(depth.window(place[0]).start, height.window(place[1]).start);
+        largest.fill(T::Acc::neg_infinity());
+        for (w, places) in places.chunks_exact_mut(inner).enumerate() {
+            let first = first + width.window(w).start * inner;
+            places.iter_mut().enumerate().for_each(|(i, place)| *place = first + i);
+        }
+        for d in depth.window(place[0]) {
+            for h in height.window(place[1]) {
+                for offset in 0..width.kernel {
+                    let outputs = width.outputs(offset);
+                    if outputs.is_empty() {
+                        continue;
+                    }
+                    let start = row_start(d, h) + width.position(outputs.start, offset) * inner;
+                    let step = width.stride * inner;
+                    let outputs = outputs.start * inner..outputs.end * inner;
+                    let windows = largest[outputs.clone()].chunks_exact_mut(inner);
+                    for ((i, largest), places) in windows.enumerate().zip(places[outputs].chunks_exact_mut(inner)) {
+                        let at = start + i * step;
+                        for (j, x) in image[at..at + inner].iter().enumerate() {
+                            let x = T::Acc::load(*x);
+                            let larger = x > largest[j];
+                            largest[j] = if larger { x } else { largest[j] };
+                            places[j] = if larger { at + j } else { places[j] };
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn sum_plane<T: Real>(shape: &PoolShape, kind: PoolKind, grad: &[T], sums: &mut [T::Acc]) {
+    let axes = shape.axes();
+    let scale = |place: [usize; 3], i: usize| {
+        let grad = T::Acc::load(grad[i]);
+        match kind {
+            PoolKind::Average { count_include_pad } => grad / T::Acc::count(divisor(&axes, count_include_pad, place)),
+            _ => grad,
+        }
+    };
+    spread(shape, scale, sums, |sum, scale, _| *sum += scale);
+}
+
+/// d/dx of the p-th root of the sum of p-th powers is `(x / y)^(p - 1)`, taken as zero where y is.
+fn power_plane<T: Real>(
+    shape: &PoolShape,
+    power: PoolPower,
+    image: &[T],
+    output: &[T],
+    grad: &[T],
+    sums: &mut [T::Acc],
+) {
+    let raise = |x: T| {
+        let x = T::Acc::load(x);
+        if power == PoolPower::Three { x * x } else { x }
+    };
+    let scale = |_, i: usize| {
+        let y = raise(output[i]);
+        if y.is_zero() { y } else { T::Acc::load(grad[i]) / y }
+    };
+    spread(shape, scale, sums, |sum, scale, i| *sum += scale * raise(image[i]));
+}
+
+/// Calls `add(&mut sums[i], scale, i)` for every element `i` of every window, with the `scale` of the window, which is
+/// computed from its place and its index in the output.
+#[inline(always)]
+fn spread<A: Accum>(
+    shape: &PoolShape,
+    scale: impl Fn([usize; 3], usize) -> A,
+    sums: &mut [A],
+    add: impl Fn(&mut A, A, usize),
+) {
+    let axes = shape.axes();
+    let ([depth, height, width], inner) = (&axes, shape.inner);
+    let row = width.output * inner;
+    with_scratch(row, |scales: &mut [A]| {
+        for r in 0..depth.output * height.output {
+            let (d, h) = (r / height.output, r % height.output);
+            for (i, to) in scales.iter_mut().enumerate() {
+                *to = scale([d, h, i / inner], r * row + i);
+            }
+            for d in depth.window(d) {
+                for h in height.window(h) {
+                    let start = (d * height.input + h) * width.input * inner;
+                    for (w, scales) in scales.chunks_exact(inner).enumerate() {
+                        let window = width.window(w);
+                        let window = start + window.start * inner..start + window.end * inner;
+                        for (x, sums) in sums[window.clone()].chunks_exact_mut(inner).enumerate() {
+                            for (i, (sum, scale)) in sums.iter_mut().zip(scales).enumerate() {
+                                add(sum, *scale, window.start + x * inner + i);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// The maxima of 2 x 2 blocks: every element of the input belongs to one window at most, so that the gradient is
+/// written once.
+fn max_of_four<T: Real>(shape: &PoolShape, input: &[T], output_grad: &[T], input_grad: &mut [T]) {
+    let (plane, out_plane) = (shape.input_plane(), shape.output_plane());
+    let depth_plane = shape.input[1] * shape.input[2];
+    let out_depth_plane = (shape.output[1] * shape.output[2]).max(1);
+    parallel_rows(input_grad, plane, shape.grain(), |i, input_grad| {
+        let image = &input[i * plane..(i + 1) * plane];
+        let grad = &output_grad[i * out_plane..(i + 1) * out_plane];
+        if grad.is_empty() {
+            return input_grad.fill(T::default());
+        }
+        let images = image.chunks_exact(depth_plane).zip(input_grad.chunks_exact_mut(depth_plane));
+        for ((image, input_grad), grad) in images.zip(grad.chunks_exact(out_depth_plane)) {
+            max_of_four_image(image, shape.input[2], grad, shape.output[2], input_grad);
+        }
+    });
+}
+
+crate::simd::per_isa! {
+    /// Gives each element of `grad` to the first largest element of its block, and zero to all others.
+    fn max_of_four_image<T: Real>(image: &[T], width: usize, grad: &[T], out_width: usize, input_grad: &mut [T]) {
+        let rows = 2 * width * (grad.len() / out_width);
+        input_grad[rows..].fill(T::default());
+        let row_pairs = image.chunks_exact(2 * width).zip(input_grad.chunks_exact_mut(2 * width));
+        for ((image, to), grad) in row_pairs.zip(grad.chunks_exact(out_width)) {
+            let ((a, b), (to_a, to_b)) = (image.split_at(width), to.split_at_mut(width));
+            to_a[2 * out_width..].fill(T::default());
+            to_b[2 * out_width..].fill(T::default());
+            let from = a.chunks_exact(2).zip(b.chunks_exact(2)).zip(grad);
+            for (((a, b), grad), (to_a, to_b)) in from.zip(to_a.chunks_exact_mut(2).zip(to_b.chunks_exact_mut(2))) {
+                let mut largest = T::Acc::neg_infinity();
+                let mut place = 0u32;
+                for (i, x) in [a[0], a[1], b[0], b[1]].into_iter().enumerate() {
+                    let x = T::Acc::load(x);
+                    place = if x > largest { i as u32 } else { place };
+                    largest = if x > largest { x } else { largest };
+                }
+                let share = |i: u32| if place == i { *grad } else { T::default() };
+                (to_a[0], to_a[1], to_b[0], to_b[1]) = (share(0), share(1), share(2), share(3));
+            }
+        }
+    }
+}

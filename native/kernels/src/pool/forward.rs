@@ -1,0 +1,210 @@
+//! The forward pass.
+
+use super::{Axis, PoolKind, PoolPower, PoolShape};
+use crate::float::{Accum, Real};
+use crate::par::{parallel_rows, with_scratch};
+use num_traits::Float;
+
+/// Pools `input` (`shape.input_len()` elements) into `output` (`shape.output_len()` elements).
+///
+/// # Panics
+/// When a slice has another length than `shape` says, or a stride is zero.
+pub fn pool_forward<T: Real>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
+    shape.check(input.len(), output.len());
+    if output.is_empty() {
+        return;
+    }
+    if kind == PoolKind::Max && shape.is_blocks_of_four() {
+        return max_of_four(shape, input, output);
+    }
+    match kind {
+        PoolKind::Max => planes::<T, Max>(shape, kind, input, output),
+        PoolKind::Average { .. } | PoolKind::Sum | PoolKind::Power(PoolPower::One) => {
+            planes::<T, Sum>(shape, kind, input, output)
+        }
+        PoolKind::Power(PoolPower::Two) => planes::<T, Squares>(shape, kind, input, output),
+        PoolKind::Power(PoolPower::Three) => planes::<T, Cubes>(shape, kind, input, output),
+    }
+}
+
+/// How the elements of a window are put together.
+trait Fold {
+    fn start<A: Accum>() -> A;
+    fn step<A: Accum>(so_far: A, x: A) -> A;
+    fn join<A: Accum>(a: A, b: A) -> A;
+}
+
+struct Max;
+impl Fold for Max {
+    #[inline(always)]
+    fn start<A: Accum>() -> A {
+        A::neg_infinity()
+    }
+    #[inline(always)]
+    fn step<A: Accum>(so_far: A, x: A) -> A {
+        if x > so_far { x } else { so_far }
+    }
+    #[inline(always)]
+    fn join<A: Accum>(a: A, b: A) -> A {
+        Self::step(a, b)
+    }
+}
+
+macro_rules! sums {
+    ($($name:ident: |$x:ident| $term:expr;)*) => {$(
+        struct $name;
+        impl Fold for $name {
+            #[inline(always)]
+            fn start<A: Accum>() -> A {
+                A::zero()
+            }
+            #[inline(always)]
+            fn step<A: Accum>(so_far: A, $x: A) -> A {
+                so_far + $term
+            }
+            #[inline(always)]
+            fn join<A: Accum>(a: A, b: A) -> A {
+                a + b
+            }
+        }
+    )*};
+}
+sums! {
+    Sum: |x| x;
+    Squares: |x| x * x;
+    Cubes: |x| x * x * x;
+}
+
+fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
+    let (plane, axes) = (shape.input_plane(), shape.axes());
+    let row = axes[2].output * shape.inner;
+    parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
+        let image = &input[i * plane..(i + 1) * plane];
+        with_scratch(row, |sums: &mut [T::Acc]| {
+            for (r, out) in out.chunks_exact_mut(row).enumerate() {
+                let place = [r / axes[1].output, r % axes[1].output];
+                fold_row_per_isa::<T, F>(&axes, shape.inner, image, place, sums);
+                finish(&axes, shape.inner, kind, place, sums, out);
+            }
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    /// Folds the windows of one row of outputs.
+    fn fold_row_per_isa<T: Real, F: Fold>(axes: &[Axis; 3], inner: usize, image: &[T], place: [usize; 2], sums: &mut [T::Acc]) {
+        fold_row::<T, F>(axes, inner, image, place, sums)
+    }
+}
+
+#[inline(always)]
+fn fold_row<T: Real, F: Fold>(axes: &[Axis; 3], inner: usize, image: &[T], place: [usize; 2], sums: &mut [T::Acc]) {
+    let [depth, height, width] = axes;
+    sums.fill(F::start());
+    for d in depth.window(place[0]) {
+        for h in height.window(place[1]) {
+            let row = &image[(d * height.input + h) * width.input * inner..][..width.input * inner];
+            if inner == 1 && width.output == 1 {
+                sums[0] = F::join(sums[0], fold_slice::<T, F>(&row[width.window(0)]));
+                continue;
+            }
+            for offset in 0..width.kernel {
+                let outputs = width.outputs(offset);
+                if outputs.is_empty() {
+                    continue;
+                }
+                let row = &row[width.position(outputs.start, offset) * inner..];
+                step_row::<T, F>(&mut sums[outputs.start * inner..outputs.end * inner], row, width.stride, inner);
+            }
+        }
+    }
+}
+
+/// Adds one element to each of the windows; the elements of neighbouring windows are `stride * inner` apart.
+#[inline(always)]
+fn step_row<T: Real, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inner: usize) {
+    let step = |sum: &mut T::Acc, x: &T| *sum = F::step(*sum, T::Acc::load(*x));
+    if inner != 1 {
+        for (sums, xs) in sums.chunks_exact_mut(inner).zip(row.chunks(stride * inner)) {
+            sums.iter_mut().zip(xs).for_each(|(sum, x)| step(sum, x));
+        }
+    } else if stride == 1 {
+        sums.iter_mut().zip(row).for_each(|(sum, x)| step(sum, x));
+    } else {
+        sums.iter_mut().zip(row.chunks(stride)).for_each(|(sum, xs)| step(sum, &xs[0]));
+    }
+}
+
+/// Folds adjacent elements, in sixteen independent chains that are joined pairwise.
+#[inline(always)]
+fn fold_slice<T: Real, F: Fold>(xs: &[T]) -> T::Acc {
+    const LANES: usize = 16;
+    let mut lanes = [F::start::<T::Acc>(); LANES];
+    let blocks = xs.chunks_exact(LANES);
+    for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
+        *lane = F::step(*lane, T::Acc::load(*x));
+    }
+    for block in blocks {
+        for (lane, x) in lanes.iter_mut().zip(block) {
+            *lane = F::step(*lane, T::Acc::load(*x));
+        }
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = F::join(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// The number that the sum over a window is divided by for the average; at least 1.
+pub(super) fn divisor(axes: &[Axis; 3], count_include_pad: bool, place: [usize; 3]) -> usize {
+    let size = |(axis, &output): (&Axis, &usize)| {
+        if count_include_pad { axis.padded_window(output) } else { axis.window(output).len() }
+    };
+    axes.iter().zip(&place).map(size).product::<usize>().max(1)
+}
+
+fn finish<T: Real>(axes: &[Axis; 3], inner: usize, kind: PoolKind, place: [usize; 2], sums: &[T::Acc], out: &mut [T]) {
+    let map = |out: &mut [T], f: fn(T::Acc) -> T::Acc| {
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = f(*sum).store());
+    };
+    match kind {
+        PoolKind::Max | PoolKind::Sum | PoolKind::Power(PoolPower::One) => map(out, |sum| sum),
+        PoolKind::Power(PoolPower::Two) => map(out, |sum| sum.sqrt()),
+        PoolKind::Power(PoolPower::Three) => map(out, |sum| sum.cbrt()),
+        PoolKind::Average { count_include_pad } => {
+            for (w, (out, sums)) in out.chunks_exact_mut(inner).zip(sums.chunks_exact(inner)).enumerate() {
+                let size = T::Acc::count(divisor(axes, count_include_pad, [place[0], place[1], w]));
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out = (*sum / size).store());
+            }
+        }
+    }
+}
+
+fn max_of_four<T: Real>(shape: &PoolShape, input: &[T], output: &mut [T]) {
+    let (plane, width) = (shape.input_plane(), shape.input[2]);
+    let (out_height, out_width) = (shape.output[1], shape.output[2]);
+    let depth_plane = shape.input[1] * width;
+    parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
+        let image = &input[i * plane..(i + 1) * plane];
+        for (image, out) in image.chunks_exact(depth_plane).zip(out.chunks_exact_mut(out_height * out_width)) {
+            max_of_four_image(image, width, out, out_width);
+        }
+    });
+}
+
+crate::simd::per_isa! {
+    /// The maxima of the 2 x 2 blocks of an image of rows of `width` elements.
+    fn max_of_four_image<T: Real>(image: &[T], width: usize, out: &mut [T], out_width: usize) {
+        for (rows, out) in image.chunks_exact(2 * width).zip(out.chunks_exact_mut(out_width)) {
+            let (upper, lower) = rows.split_at(width);
+            for ((out, a), b) in out.iter_mut().zip(upper.chunks_exact(2)).zip(lower.chunks_exact(2)) {
+                let max = [a[0], a[1], b[0], b[1]].map(T::Acc::load).into_iter().fold(Max::start(), Max::step);
+                *out = max.store();
+            }
+        }
+    }
+}

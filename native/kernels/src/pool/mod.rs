@@ -1,0 +1,183 @@
+//! Pooling over one to three spatial dimensions: maximum, average, sum and power mean (MXNet's `Pooling`).
+//!
+//! Windows are cut off at the borders of the input; what padding contributes is said at [`PoolKind`]. Results do not
+//! depend on the number of threads: a plane is computed by one thread, in a fixed order.
+
+mod backward;
+mod forward;
+#[cfg(test)]
+mod tests;
+
+pub use backward::pool_backward;
+pub use forward::pool_forward;
+
+use std::ops::Range;
+
+/// How the number of outputs along a dimension follows from the other sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolConvention {
+    /// Only windows that lie within the padded input: `(input + 2 pad - kernel) / stride + 1`, rounded down.
+    Valid,
+    /// Windows that start within the padded input cover all of it: as `Valid`, rounded up.
+    Full,
+    /// `input / stride`, rounded up; the last windows are cut off at the end of the input. Without padding.
+    Same,
+}
+
+impl PoolConvention {
+    /// The number of outputs along one dimension; `None` when the kernel exceeds the padded input, the stride or the
+    /// kernel is zero, or padding is given with [`PoolConvention::Same`].
+    pub fn output_size(self, input: usize, kernel: usize, stride: usize, pad: usize) -> Option<usize> {
+        if kernel == 0 || stride == 0 {
+            return None;
+        }
+        let room = pad.checked_mul(2)?.checked_add(input)?.checked_sub(kernel);
+        match self {
+            PoolConvention::Valid => Some(room? / stride + 1),
+            PoolConvention::Full => Some(room?.div_ceil(stride) + 1),
+            PoolConvention::Same => (pad == 0).then(|| input.div_ceil(stride)),
+        }
+    }
+}
+
+/// What is computed from the elements of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKind {
+    /// The largest element; padding and NaN do not count. A window without elements gives negative infinity. The
+    /// gradient goes to the first of equal elements in row-major order.
+    Max,
+    /// The mean. With `count_include_pad` the sum is divided by the size of the window cut off at the end of the padded
+    /// input, else by the number of input elements in it. A window without elements gives zero.
+    Average {
+        /// Whether padding counts in the divisor.
+        count_include_pad: bool,
+    },
+    /// The sum.
+    Sum,
+    /// The p-th root of the sum of p-th powers (signed: no absolute value is taken, as in MXNet).
+    Power(PoolPower),
+}
+
+/// The exponent of [`PoolKind::Power`], MXNet's `p_value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolPower {
+    /// The plain sum.
+    One,
+    /// The Euclidean norm.
+    Two,
+    /// The cube root of the sum of cubes.
+    Three,
+}
+
+/// The sizes of a pooling: `planes` times three spatial dimensions times `inner` elements.
+///
+/// For the layout (batch, channel, …) `planes` is batch times channels and `inner` is 1; for (batch, …, channel)
+/// `planes` is the batch and `inner` the number of channels. Pooling over fewer than three dimensions has leading
+/// dimensions of input, kernel, stride and output 1 and padding 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolShape {
+    /// Independent images.
+    pub planes: usize,
+    /// Spatial sizes of the input.
+    pub input: [usize; 3],
+    /// Adjacent values of one place that are pooled separately.
+    pub inner: usize,
+    /// Sizes of the window.
+    pub kernel: [usize; 3],
+    /// Distances between neighbouring windows; at least 1.
+    pub stride: [usize; 3],
+    /// Elements of padding before and after the input.
+    pub pad: [usize; 3],
+    /// Spatial sizes of the output, see [`PoolConvention::output_size`].
+    pub output: [usize; 3],
+}
+
+impl PoolShape {
+    /// Elements of the input.
+    pub fn input_len(&self) -> usize {
+        self.planes * self.input_plane()
+    }
+
+    /// Elements of the output.
+    pub fn output_len(&self) -> usize {
+        self.planes * self.output_plane()
+    }
+
+    fn input_plane(&self) -> usize {
+        self.input.iter().product::<usize>() * self.inner
+    }
+
+    fn output_plane(&self) -> usize {
+        self.output.iter().product::<usize>() * self.inner
+    }
+
+    /// Planes to a chunk of parallel work.
+    fn grain(&self) -> usize {
+        const CHUNK: usize = 16 * 1024;
+        (CHUNK / (self.input_plane() + self.output_plane()).max(1)).max(1)
+    }
+
+    fn axes(&self) -> [Axis; 3] {
+        std::array::from_fn(|i| Axis {
+            input: self.input[i],
+            kernel: self.kernel[i],
+            stride: self.stride[i],
+            pad: self.pad[i],
+            output: self.output[i],
+        })
+    }
+
+    /// Whether this is the pooling of 2 x 2 blocks of an image, each lying within it.
+    fn is_blocks_of_four(&self) -> bool {
+        self.inner == 1
+            && self.kernel == [1, 2, 2]
+            && self.stride[1..] == [2, 2]
+            && self.pad == [0; 3]
+            && self.output[0] == self.input[0]
+            && (self.stride[0] == 1 || self.output[0] == 1)
+            && (1..3).all(|i| 2 * self.output[i] <= self.input[i])
+    }
+
+    fn check(&self, input: usize, output: usize) {
+        assert_eq!(input, self.input_len(), "elements of the input of {self:?}");
+        assert_eq!(output, self.output_len(), "elements of the output of {self:?}");
+        assert!(self.stride.iter().all(|&stride| stride > 0), "a stride of zero in {self:?}");
+    }
+}
+
+/// The sizes along one spatial dimension.
+#[derive(Clone, Copy)]
+struct Axis {
+    input: usize,
+    kernel: usize,
+    stride: usize,
+    pad: usize,
+    output: usize,
+}
+
+impl Axis {
+    /// The input positions in the window of an output.
+    fn window(&self, output: usize) -> Range<usize> {
+        let start = output * self.stride;
+        let end = (start + self.kernel).saturating_sub(self.pad).min(self.input);
+        start.saturating_sub(self.pad).min(end)..end
+    }
+
+    /// The size of the window of an output, cut off at the end of the padded input.
+    fn padded_window(&self, output: usize) -> usize {
+        let start = output * self.stride;
+        (start + self.kernel).min(self.input + 2 * self.pad).saturating_sub(start)
+    }
+
+    /// The outputs for which the `offset`-th position of the window lies within the input.
+    fn outputs(&self, offset: usize) -> Range<usize> {
+        let start = self.pad.saturating_sub(offset).div_ceil(self.stride);
+        let end = (self.input + self.pad).saturating_sub(offset).div_ceil(self.stride).min(self.output);
+        start.min(end)..end
+    }
+
+    /// The input position under the `offset`-th position of the window of an output, which must lie within the input.
+    fn position(&self, output: usize, offset: usize) -> usize {
+        output * self.stride + offset - self.pad
+    }
+}

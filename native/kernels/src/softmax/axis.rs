@@ -1,0 +1,180 @@
+//! Any axis: rows of adjacent elements one by one, others in blocks of neighbouring columns.
+
+use super::{Lengths, SoftmaxKind, SoftmaxShape, row};
+use crate::float::{Accum, Real};
+use crate::par::{MatMut, parallel_blocks, parallel_rows, with_scratch};
+use num_traits::{Float, One, Zero};
+
+/// Elements that make a chunk of parallel work.
+const CHUNK: usize = 8 * 1024;
+/// Columns that are computed together.
+const COLUMNS: usize = 64;
+
+/// Computes `kind` of `x` along the axis into `y`; both have the elements of `shape`. It is computed in the precision
+/// of `x` (single for 16-bit types).
+///
+/// # Panics
+/// When a slice has another length than `shape` says.
+pub fn softmax_forward<T: Real, O: Real>(
+    shape: SoftmaxShape,
+    kind: SoftmaxKind,
+    temperature: f64,
+    lengths: Option<Lengths<'_>>,
+    x: &[T],
+    y: &mut [O],
+) {
+    check(shape, lengths, [x.len(), y.len()]);
+    let SoftmaxShape { outer, axis, inner } = shape;
+    let slope = T::Acc::load(1.0 / temperature);
+    if shape.is_empty() {
+        return;
+    }
+    if inner == 1 {
+        return parallel_rows(y, axis, CHUNK / axis, |r, y| {
+            let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
+            y[len..].fill(O::default());
+            with_scratch(row::scratch_len(axis), |exps| {
+                row::forward(kind, slope, &x[r * axis..r * axis + len], exps, &mut y[..len]);
+            });
+        });
+    }
+    let sign = if kind == SoftmaxKind::Softmin { -T::Acc::one() } else { T::Acc::one() };
+    parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
+        let lens = lens(shape, lengths, row, column, y.cols());
+        let x = &x[row * inner + column..];
+        columns_forward(kind, sign, slope, x, inner, &lens[..y.cols()], &mut y);
+    });
+}
+
+/// The gradient of [`softmax_forward`] with respect to `x`, from its result `y` and the gradient of that.
+///
+/// # Panics
+/// When a slice has another length than `shape` says.
+pub fn softmax_backward<T: Real, O: Real>(
+    shape: SoftmaxShape,
+    kind: SoftmaxKind,
+    temperature: f64,
+    lengths: Option<Lengths<'_>>,
+    y: &[O],
+    y_grad: &[O],
+    x_grad: &mut [T],
+) {
+    check(shape, lengths, [y.len(), x_grad.len()]);
+    shape.check(y_grad.len());
+    let SoftmaxShape { outer, axis, inner } = shape;
+    let slope = T::Acc::load(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
+    if shape.is_empty() {
+        return;
+    }
+    if inner == 1 {
+        return parallel_rows(x_grad, axis, CHUNK / axis, |r, x_grad| {
+            let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
+            x_grad[len..].fill(T::default());
+            let part = r * axis..r * axis + len;
+            row::backward(kind, slope, &y[part.clone()], &y_grad[part], &mut x_grad[..len]);
+        });
+    }
+    parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
+        let lens = lens(shape, lengths, row, column, x_grad.cols());
+        let start = row * inner + column;
+        columns_backward(kind, slope, &y[start..], &y_grad[start..], inner, &lens[..x_grad.cols()], &mut x_grad);
+    });
+}
+
+fn check(shape: SoftmaxShape, lengths: Option<Lengths<'_>>, slices: [usize; 2]) {
+    slices.into_iter().for_each(|len| shape.check(len));
+    if let Some(lengths) = lengths {
+        assert_eq!(lengths.len(), shape.outer * shape.inner, "lengths for the rows of {shape:?}");
+    }
+}
+
+/// The lengths of the columns of a block.
+fn lens(
+    shape: SoftmaxShape,
+    lengths: Option<Lengths<'_>>,
+    row: usize,
+    column: usize,
+    columns: usize,
+) -> [usize; COLUMNS] {
+    let mut lens = [shape.axis; COLUMNS];
+    if let Some(lengths) = lengths {
+        let first = row / shape.axis * shape.inner + column;
+        for (i, len) in lens[..columns].iter_mut().enumerate() {
+            *len = lengths.get(first + i).min(shape.axis);
+        }
+    }
+    lens
+}
+
+crate::simd::per_isa! {
+    /// Up to `COLUMNS` columns of the rows that start `stride` elements apart in `x`.
+    fn columns_forward<T: Real, O: Real>(
+        kind: SoftmaxKind,
+        sign: T::Acc,
+        slope: T::Acc,
+        x: &[T],
+        stride: usize,
+        lens: &[usize],
+        y: &mut MatMut<'_, O>
+    ) {
+        let columns = lens.len();
+        let mut max = [T::Acc::neg_infinity(); COLUMNS];
+        for a in 0..y.rows() {
+            for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..columns]).zip(lens) {
+                let value = T::Acc::load(*x) * sign;
+                *max = if a < *len && value > *max { value } else { *max };
+            }
+        }
+        let mut sums = [T::Acc::zero(); COLUMNS];
+        let shifted = |x: &T, max: &T::Acc| (T::Acc::load(*x) * sign - *max) * slope;
+        for a in 0..y.rows() {
+            let xs = x[a * stride..][..columns].iter().zip(&max);
+            for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(lens) {
+                let exp = shifted(x, max).exponential();
+                *sum += if a < *len { exp } else { T::Acc::zero() };
+            }
+        }
+        let log = kind == SoftmaxKind::LogSoftmax;
+        sums.iter_mut().for_each(|sum| *sum = if log { sum.ln() } else { sum.recip() });
+        for a in 0..y.rows() {
+            let xs = x[a * stride..][..columns].iter().zip(&max).zip(&sums);
+            for ((y, ((x, max), sum)), len) in y.row_mut(a).iter_mut().zip(xs).zip(lens) {
+                let shifted = shifted(x, max);
+                let value = if log { shifted - *sum } else { shifted.exponential() * *sum };
+                *y = if a < *len { value.store() } else { O::default() };
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    fn columns_backward<T: Real, O: Real>(
+        kind: SoftmaxKind,
+        slope: T::Acc,
+        y: &[O],
+        y_grad: &[O],
+        stride: usize,
+        lens: &[usize],
+        x_grad: &mut MatMut<'_, T>
+    ) {
+        let columns = lens.len();
+        let log = kind == SoftmaxKind::LogSoftmax;
+        let mut sums = [T::Acc::zero(); COLUMNS];
+        for a in 0..x_grad.rows() {
+            let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
+            for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(lens) {
+                let grad = T::Acc::load(*grad);
+                let term = if log { grad } else { grad * T::Acc::load(*y) };
+                *sum += if a < *len { term } else { T::Acc::zero() };
+            }
+        }
+        for a in 0..x_grad.rows() {
+            let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
+            for ((x_grad, (y, grad)), (sum, len)) in x_grad.row_mut(a).iter_mut().zip(from).zip(sums.iter().zip(lens)) {
+                let (y, grad) = (T::Acc::load(*y), T::Acc::load(*grad));
+                let value = if log { grad - y.exponential() * *sum } else { y * (grad - *sum) };
+                *x_grad = if a < *len { (value * slope).store() } else { T::default() };
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Losses on top of softmax, with class indices as labels.
+
+use super::SoftmaxShape;
+use crate::float::{Accum, Real};
+use crate::par::{parallel_ranges, parallel_rows};
+use num_traits::{Float, Zero};
+use std::sync::Mutex;
+
+/// What the gradient of `SoftmaxOutput` is taken against.
+#[derive(Clone, Copy, Debug)]
+pub struct SoftmaxTarget {
+    /// The classes lie along the axis.
+    pub shape: SoftmaxShape,
+    /// Rows with this label have no gradient. Labels are compared as integers.
+    pub ignore_label: Option<f64>,
+    /// The part of the probability that is taken from the label and spread evenly over the other classes.
+    pub smooth_alpha: f64,
+    /// The gradient is multiplied by this: the gradient scale over the normalization.
+    pub scale: f64,
+}
+
+/// The number of labels other than `ignore_label`, compared as integers: the divisor of the normalization `valid`.
+pub fn valid_labels<T: Real>(labels: &[T], ignore_label: f64) -> usize {
+    labels.iter().filter(|label| label.to_f64().trunc() != ignore_label.trunc()).count()
+}
+
+/// The gradient of `SoftmaxOutput` with respect to its data: `(probability - target) * scale`, times `head` if that is
+/// given. A label outside of `0..axis` has no target.
+///
+/// `labels` has `outer` x `inner` elements, the other slices those of the shape.
+///
+/// # Panics
+/// When a slice has another length than the shape says.
+pub fn softmax_output_backward<T: Real>(
+    target: &SoftmaxTarget,
+    probabilities: &[T],
+    labels: &[T],
+    head: Option<&[T]>,
+    grad: &mut [T],
+) {
+    let shape = target.shape;
+    [probabilities.len(), grad.len()].into_iter().chain(head.map(<[T]>::len)).for_each(|len| shape.check(len));
+    assert_eq!(labels.len(), shape.outer * shape.inner, "labels for the rows of {shape:?}");
+    if shape.is_empty() {
+        return;
+    }
+    let SoftmaxShape { axis, inner, .. } = shape;
+    let (scale, on) = (T::Acc::load(target.scale), T::Acc::load(1.0 - target.smooth_alpha));
+    let off = T::Acc::load(if axis > 1 { target.smooth_alpha / (axis - 1) as f64 } else { 0.0 });
+    let ignore = target.ignore_label.map(f64::trunc);
+    let block = axis * inner;
+    parallel_rows(grad, block, (8 * 1024 / block).max(1), |i, grad| {
+        let labels = &labels[i * inner..(i + 1) * inner];
+        for (class, (grad, p)) in grad.chunks_exact_mut(inner).zip(probabilities[i * block..].chunks(inner)).enumerate()
+        {
+            for ((grad, p), label) in grad.iter_mut().zip(p).zip(labels) {
+                let label = label.to_f64().trunc();
+                let wanted = if label == class as f64 { on } else { off };
+                let value = (T::Acc::load(*p) - wanted) * scale;
+                *grad = if ignore == Some(label) { T::default() } else { value.store() };
+            }
+        }
+        if let Some(head) = head {
+            multiply(grad, &head[i * block..]);
+        }
+    });
+}
+
+/// The gradient of `SoftmaxOutput` for labels that are probabilities themselves: `(probability - label) * scale`, times
+/// `head` if that is given.
+///
+/// # Panics
+/// When the slices differ in length.
+pub fn softmax_output_backward_dense<T: Real>(
+    scale: f64,
+    probabilities: &[T],
+    labels: &[T],
+    head: Option<&[T]>,
+    grad: &mut [T],
+) {
+    let len = grad.len();
+    assert!(
+        probabilities.len() == len && labels.len() == len && head.is_none_or(|head| head.len() == len),
+        "probabilities, labels and gradients must have the same shape"
+    );
+    const CHUNK: usize = 16 * 1024;
+    let scale = T::Acc::load(scale);
+    parallel_rows(grad, CHUNK, 1, |i, grad| {
+        let from = probabilities[i * CHUNK..].iter().zip(&labels[i * CHUNK..]);
+        for (grad, (p, label)) in grad.iter_mut().zip(from) {
+            *grad = ((T::Acc::load(*p) - T::Acc::load(*label)) * scale).store();
+        }
+        if let Some(head) = head {
+            multiply(grad, &head[i * CHUNK..]);
+        }
+    });
+}
+
+fn multiply<T: Real>(grad: &mut [T], head: &[T]) {
+    for (grad, head) in grad.iter_mut().zip(head) {
+        *grad = (T::Acc::load(*grad) * T::Acc::load(*head)).store();
+    }
+}
+
+/// The class that a label stands for: truncated, and limited to the classes there are.
+fn class<T: Real>(label: T, classes: usize) -> usize {
+    // The conversion saturates, and takes NaN for 0.
+    (label.to_f64() as usize).min(classes - 1)
+}
+
+/// The sum over the rows of -log softmax(x)[label] (MXNet's `softmax_cross_entropy`), for `x` of (rows, classes)
+/// elements and one label a row. Labels outside of the classes count as the nearest class.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn cross_entropy_forward<T: Real>(classes: usize, x: &[T], labels: &[T]) -> T {
+    assert_eq!(x.len(), labels.len() * classes, "a row of {classes} classes for each label");
+    const ROWS: usize = 64;
+    let partial = Mutex::new(vec![T::Acc::zero(); labels.len().div_ceil(ROWS)]);
+    parallel_ranges(labels.len(), ROWS, |rows| {
+        let chunk = rows.start / ROWS;
+        let loss = rows.map(|row| row_loss(&x[row * classes..(row + 1) * classes], labels[row])).sum();
+        partial.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[chunk] = loss;
+    });
+    let partial = partial.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    partial.into_iter().sum::<T::Acc>().store()
+}
+
+fn row_loss<T: Real>(x: &[T], label: T) -> T::Acc {
+    if x.is_empty() {
+        return T::Acc::zero();
+    }
+    let values = || x.iter().map(|x| T::Acc::load(*x));
+    let max = values().fold(T::Acc::neg_infinity(), |a, b| if b > a { b } else { a });
+    let sum: T::Acc = values().map(|x| (x - max).exponential()).sum();
+    sum.ln() - (T::Acc::load(x[class(label, x.len())]) - max)
+}
+
+/// The gradient of [`cross_entropy_forward`]: `(probability - target) * head`, where `probabilities` is the softmax of
+/// the rows.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn cross_entropy_backward<T: Real>(classes: usize, probabilities: &[T], labels: &[T], head: T, grad: &mut [T]) {
+    assert_eq!(probabilities.len(), labels.len() * classes, "a row of {classes} classes for each label");
+    assert_eq!(probabilities.len(), grad.len(), "the gradient has the shape of the probabilities");
+    let scale = T::Acc::load(head);
+    parallel_rows(grad, classes, (8 * 1024 / classes.max(1)).max(1), |row, grad| {
+        let wanted = class(labels[row], classes);
+        let p = &probabilities[row * classes..(row + 1) * classes];
+        for (i, (grad, p)) in grad.iter_mut().zip(p).enumerate() {
+            let target = if i == wanted { T::Acc::count(1) } else { T::Acc::zero() };
+            *grad = ((T::Acc::load(*p) - target) * scale).store();
+        }
+    });
+}

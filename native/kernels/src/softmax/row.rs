@@ -1,0 +1,98 @@
+//! One row of adjacent elements.
+
+use super::SoftmaxKind;
+use crate::float::{Accum, Real};
+use num_traits::{Float, One, Zero};
+
+/// Elements that are computed side by side.
+const LANES: usize = 16;
+
+/// The length of the working memory for a row.
+pub(super) fn scratch_len(axis: usize) -> usize {
+    axis.next_multiple_of(LANES)
+}
+
+crate::simd::per_isa! {
+    /// Computes a row of `x` into `y`. `exps` is working memory of `scratch_len` elements.
+    pub(super) fn forward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, x: &[T], exps: &mut [T::Acc], y: &mut [O]) {
+        let sign = if kind == SoftmaxKind::Softmin { -T::Acc::one() } else { T::Acc::one() };
+        let max = max(x, sign);
+        let mut sums = [T::Acc::zero(); LANES];
+        let exps = &mut exps[..x.len().next_multiple_of(LANES)];
+        for (x, exps) in x.chunks(LANES).zip(exps.chunks_exact_mut(LANES)) {
+            let mut values = [T::Acc::neg_infinity(); LANES];
+            match <&[T; LANES]>::try_from(x) {
+                Ok(x) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::load(*x) * sign),
+                Err(_) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::load(*x) * sign),
+            }
+            for ((value, exp), sum) in values.iter().zip(exps).zip(&mut sums) {
+                let shifted = (*value - max) * slope;
+                let e = shifted.exponential();
+                *exp = if kind == SoftmaxKind::LogSoftmax { shifted } else { e };
+                *sum += e;
+            }
+        }
+        let sum = tree(sums, |a, b| a + b);
+        if kind == SoftmaxKind::LogSoftmax {
+            let log = sum.ln();
+            y.iter_mut().zip(exps).for_each(|(y, shifted)| *y = (*shifted - log).store());
+        } else {
+            let scale = sum.recip();
+            y.iter_mut().zip(exps).for_each(|(y, exp)| *y = (*exp * scale).store());
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// The gradient with respect to `x` of a row, from the result `y` and its gradient. `slope` is negative for softmin.
+    pub(super) fn backward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, y: &[O], grad: &[O], x_grad: &mut [T]) {
+        let log = kind == SoftmaxKind::LogSoftmax;
+        let term = |y: O, grad: O| {
+            let grad = T::Acc::load(grad);
+            if log { grad } else { grad * T::Acc::load(y) }
+        };
+        let mut sums = [T::Acc::zero(); 2 * LANES];
+        let blocks = y.chunks_exact(2 * LANES).zip(grad.chunks_exact(2 * LANES));
+        let done = y.len() / (2 * LANES) * (2 * LANES);
+        for (y, grad) in blocks {
+            sums.iter_mut().zip(y.iter().zip(grad)).for_each(|(sum, (y, grad))| *sum += term(*y, *grad));
+        }
+        for (sum, (y, grad)) in sums.iter_mut().zip(y[done..].iter().zip(&grad[done..])) {
+            *sum += term(*y, *grad);
+        }
+        let sum = tree(sums, |a, b| a + b);
+        for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(grad)) {
+            let (y, grad) = (T::Acc::load(*y), T::Acc::load(*grad));
+            let value = if log { grad - y.exponential() * sum } else { y * (grad - sum) };
+            *x_grad = (value * slope).store();
+        }
+    }
+}
+
+/// The largest of `sign * x`; negative infinity if there is none.
+#[inline(always)]
+fn max<T: Real>(x: &[T], sign: T::Acc) -> T::Acc {
+    let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
+    let mut lanes = [T::Acc::neg_infinity(); 4 * LANES];
+    let blocks = x.chunks_exact(4 * LANES);
+    for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
+        *lane = larger(*lane, T::Acc::load(*x) * sign);
+    }
+    for block in blocks {
+        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = larger(*lane, T::Acc::load(*x) * sign));
+    }
+    tree(lanes, larger)
+}
+
+/// Joins neighbours until one value is left; `N` is a power of two.
+#[inline(always)]
+fn tree<A: Copy, const N: usize>(mut lanes: [A; N], join: impl Fn(A, A) -> A) -> A {
+    let mut width = N / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = join(lanes[i], lanes[i + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
