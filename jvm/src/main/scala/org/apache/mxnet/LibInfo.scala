@@ -46,7 +46,8 @@ import scala.annotation.nowarn
   *
   * ==Codes==
   *  - `devType`: 1 cpu, 2 gpu, 3 cpu_pinned (see [[Context]]). `devId`: 0, 1, …
-  *  - `dtype`: 0 float32, 1 float64, 2 float16, 3 uint8, 4 int32, 5 int8, 6 int64, 7 bool, 12 bfloat16, -1 unknown (see [[DType]]).
+  *  - `dtype`: 0 float32, 1 float64, 2 float16, 3 uint8, 4 int32, 5 int8, 6 int64, 7 bool, 12 bfloat16, -1
+  *    unknown (see [[DType]]).
   *  - `stype`: 0 dense, 1 row_sparse, 2 csr (see [[SparseFormat]]).
   *  - `gradReq`: 0 null, 1 write, 2 inplace (as write), 3 add.
   *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of unknown
@@ -58,7 +59,7 @@ import scala.annotation.nowarn
 @nowarn("msg=is never used") // parameters of native methods are used on the other side
 private[mxnet] final class LibInfo {
 
-  // ------------------------------------------------------------------ library
+  // Library.
 
   /** The version of this contract that the library implements; see [[LibInfo.AbiVersion]]. */
   @native def abiVersion(): Int
@@ -84,7 +85,7 @@ private[mxnet] final class LibInfo {
   /** Seeds the random number generators of all devices. */
   @native def randomSeed(seed: Int): Unit
 
-  // ---------------------------------------------------------------- operators
+  // Operators.
 
   /** The names of all registered operators, aliases included, as `MXListAllOpNames` gives them. */
   @native def listAllOpNames(): Array[String]
@@ -97,7 +98,7 @@ private[mxnet] final class LibInfo {
     */
   @native def symbolAtomicInfo(op: Long): Array[String]
 
-  // --------------------------------------------------------------- imperative
+  // Imperative.
 
   /** Runs an operator. With `outputs` null, returns new arrays, one for each visible output. Otherwise writes into
     * `outputs` and returns `null`.
@@ -125,7 +126,7 @@ private[mxnet] final class LibInfo {
     */
   @native def imperativeInvokeScalar(op: Long, data: Long, scalar: Double, out: Long): Long
 
-  // ----------------------------------------------------------------- autograd
+  // Autograd.
 
   /** Switches recording on the calling thread's tape on or off; returns what it was before. */
   @native def autogradSetRecording(recording: Boolean): Boolean
@@ -153,7 +154,7 @@ private[mxnet] final class LibInfo {
   /** The gradient array attached to a variable, as a new handle; 0 if there is none. */
   @native def ndarrayGrad(handle: Long): Long
 
-  // ------------------------------------------------------------------ NDArray
+  // NDArray.
 
   /** A new dense array. With `delayAlloc` memory is taken at the first write. Contents are undefined until written. */
   @native def ndarrayCreate(shape: Array[Long], devType: Int, devId: Int, delayAlloc: Boolean, dtype: Int): Long
@@ -271,7 +272,7 @@ private[mxnet] final class LibInfo {
   /** Reads what [[ndarraySaveRawBytes]] wrote. */
   @native def ndarrayLoadFromRawBytes(bytes: Array[Byte]): Long
 
-  // ------------------------------------------------------------------- Symbol
+  // Symbol.
 
   /** A variable. */
   @native def symbolCreateVariable(name: String): Long
@@ -368,7 +369,7 @@ private[mxnet] final class LibInfo {
   /** Reads the JSON format from a file. */
   @native def symbolLoad(fileName: String): Long
 
-  // ----------------------------------------------------------------- Executor
+  // Executor.
 
   /** Binds a symbol to arrays. `args`, `grads` (0: none) and `gradReqs` follow the arguments, `aux` the auxiliary
     * states. The three group arrays map `ctx_group` names to devices and are null or of one length. `sharedExecutor`
@@ -426,7 +427,7 @@ private[mxnet] final class LibInfo {
     */
   @native def executorSetMonitorCallback(handle: Long, callback: MXMonitorCallback, monitorAll: Boolean): Unit
 
-  // ----------------------------------------------------------- data iterators
+  // Data iterators.
 
   /** The names of the data iterators, such as `MNISTIter`. */
   @native def dataIterList(): Array[String]
@@ -460,7 +461,7 @@ private[mxnet] final class LibInfo {
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
 
-  // ----------------------------------------------------------------- RecordIO
+  // RecordIO.
 
   /** Opens a RecordIO file for writing. */
   @native def recordIOWriterCreate(uri: String): Long
@@ -489,7 +490,7 @@ private[mxnet] final class LibInfo {
   /** The byte position of the next record. */
   @native def recordIOReaderTell(handle: Long): Long
 
-  // ------------------------------------------------------------------ KVStore
+  // KVStore.
 
   /** Creates a store of a type such as `local` or `device`. */
   @native def kvstoreCreate(kind: String): Long
@@ -518,7 +519,7 @@ private[mxnet] final class LibInfo {
   /** The number of workers. */
   @native def kvstoreGroupSize(handle: Long): Int
 
-  // ----------------------------------------------------------------- profiler
+  // Profiler.
 
   /** Configures the profiler; keys are those of `MXSetProcessProfilerConfig`. */
   @native def profilerSetConfig(keys: Array[String], values: Array[String]): Unit

@@ -2,13 +2,12 @@ package org.apache.mxnet
 
 import java.io.{IOException, InputStream}
 import java.nio.file.attribute.PosixFilePermissions
-import java.nio.file.{AtomicMoveNotSupportedException, FileSystems, Files, LinkOption, Path, Paths, StandardCopyOption}
+import java.nio.file.{AtomicMoveNotSupportedException, Files, LinkOption, Path, Paths, StandardCopyOption}
 import java.security.{DigestInputStream, MessageDigest}
 import java.util.Locale
 
 import scala.collection.mutable.ArrayBuffer
 import scala.util.Using
-import scala.util.control.NonFatal
 
 /** Finds `libmxnet` and loads it into the process.
   *
@@ -26,7 +25,10 @@ private[mxnet] object NativeLibrary {
 
   /** Loads the library and checks that it speaks this version of the native interface. */
   def load(): LibInfo = {
-    val file = locate(name => Option(System.getProperty(name)), resource => Option(getClass.getResourceAsStream(resource)))
+    val file = locate(
+      name => Option(System.getProperty(name)),
+      resource => Option(getClass.getResourceAsStream(resource))
+    )
     try System.load(file.toString)
     catch {
       case e: UnsatisfiedLinkError =>
@@ -85,15 +87,15 @@ private[mxnet] object NativeLibrary {
   def locate(property: String => Option[String], resource: String => Option[InputStream]): Path = {
     val target = platform(property("os.name").getOrElse("unknown"), property("os.arch").getOrElse("unknown"))
     property(PathProperty) match {
-      case Some(given) => explicitFile(given, fileName(target))
-      case None        => bundledFile(target, property, resource)
+      case Some(location) => explicitFile(location, fileName(target))
+      case None           => bundledFile(target, property, resource)
     }
   }
 
-  private def explicitFile(given: String, name: String): Path = {
-    val path = Paths.get(given).toAbsolutePath
+  private def explicitFile(location: String, name: String): Path = {
+    val path = Paths.get(location).toAbsolutePath
     val file = if (Files.isDirectory(path)) path.resolve(name) else path
-    if (!Files.isRegularFile(file)) throw notFound(Seq(s"$file (from -D$PathProperty=$given): no such file"))
+    if (!Files.isRegularFile(file)) throw notFound(Seq(s"$file (from -D$PathProperty=$location): no such file"))
     file
   }
 
@@ -124,7 +126,7 @@ private[mxnet] object NativeLibrary {
   private def cacheDirectories(property: String => Option[String]): Seq[Path] = {
     def under(base: String, parts: String*): Path = Paths.get(base, parts: _*).toAbsolutePath
     property(CacheProperty) match {
-      case Some(given) => Seq(under(given))
+      case Some(directory) => Seq(under(directory))
       case None =>
         val user = property("user.name").getOrElse("user").replaceAll("[^A-Za-z0-9_.-]", "_")
         property("user.home").map(under(_, ".cache", "mxnet", "native")).toSeq ++

@@ -1,0 +1,76 @@
+package org.apache.mxnet
+
+import scala.language.implicitConversions
+
+/** A device that holds arrays and runs operators.
+  *
+  * `cpu(0)` and `cpu(1)` are distinct devices of one machine; data between them is copied.
+  *
+  * @param deviceTypeName one of `cpu`, `gpu`, `cpu_pinned`
+  * @param deviceId which device of that type, from 0
+  */
+class Context(deviceTypeName: String, val deviceId: Int = 0) {
+
+  /** The device type's code in the C API. */
+  val deviceTypeid: Int = Context.devstr2type.getOrElse(
+    deviceTypeName,
+    throw new MXNetError(
+      s"Context: '$deviceTypeName' is not a device type; known: ${Context.devstr2type.keys.toSeq.sorted.mkString(", ")}"
+    )
+  )
+  if (deviceId < 0) throw new MXNetError(s"Context: the device id is $deviceId, it must be 0 or more")
+
+  def this(context: Context) = this(context.deviceType, context.deviceId)
+
+  /** Runs `body` with this context as [[Context.defaultCtx]] of the calling thread. */
+  def withScope[T](body: => T): T = {
+    val outer = Context.current.get()
+    Context.current.set(this)
+    try body
+    finally Context.current.set(outer)
+  }
+
+  /** The name of the device type. */
+  def deviceType: String = Context.devtype2str(deviceTypeid)
+
+  /** The form that operators take, such as `cpu(0)`. */
+  override def toString(): String = s"$deviceType($deviceId)"
+
+  override def equals(other: Any): Boolean = other match {
+    case that: Context => deviceTypeid == that.deviceTypeid && deviceId == that.deviceId
+    case _             => false
+  }
+
+  override def hashCode(): Int = 31 * deviceTypeid + deviceId
+}
+
+object Context {
+
+  /** Names of the device types by their codes. */
+  val devtype2str: Map[Int, String] = Map(1 -> "cpu", 2 -> "gpu", 3 -> "cpu_pinned")
+
+  /** Codes of the device types by their names. */
+  val devstr2type: Map[String, Int] = devtype2str.map(_.swap)
+
+  private val hostCpu = new Context("cpu", 0)
+
+  private val current: ThreadLocal[Context] = ThreadLocal.withInitial(() => hostCpu)
+
+  /** The context that is meant where none is given: `cpu(0)`, or that of the innermost `withScope`. */
+  def defaultCtx: Context = current.get()
+
+  /** A CPU. */
+  def cpu(deviceId: Int = 0): Context = if (deviceId == 0) hostCpu else new Context("cpu", deviceId)
+
+  /** A GPU. Using one that is not there is an error, never a silent fall-back to the CPU. */
+  def gpu(deviceId: Int = 0): Context = new Context("gpu", deviceId)
+
+  /** A single context where several may be given. */
+  implicit def ctx2Array(ctx: Context): Array[Context] = Array(ctx)
+
+  /** A context from the codes of the native interface: the type in the upper 32 bits, the id in the lower. */
+  private[mxnet] def fromCodes(codes: Long): Context = {
+    val (typeId, id) = ((codes >>> 32).toInt, codes.toInt)
+    if (typeId == 1) cpu(id) else new Context(devtype2str(typeId), id)
+  }
+}

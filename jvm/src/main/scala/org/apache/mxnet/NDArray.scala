@@ -1,0 +1,448 @@
+package org.apache.mxnet
+
+import scala.collection.mutable.ArrayBuffer
+import scala.language.implicitConversions
+
+import org.apache.mxnet.Base.{CPtrAddress, NDArrayHandle, _LIB}
+import org.apache.mxnet.DType.DType
+import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
+import org.apache.mxnet.NativeResource.keepAlive
+import org.apache.mxnet.SparseFormat.SparseFormat
+
+/** Arrays on a device: creation, input and output, and every operator of the engine as a function. */
+object NDArray extends NDArrayFactory with NDArrayFunctions {
+
+  /** A function's result where one array is expected: its first output. */
+  implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = ret.head
+
+  /** Waits until all operations are done. */
+  def waitall(): Unit = _LIB.ndarrayWaitAll()
+
+  /** Writes the one-hot form of `indices`, one row each, into `out`; returns `out`. */
+  def onehotEncode(indices: NDArray, out: NDArray): NDArray = {
+    val depth = out.shape(out.shape.length - 1)
+    invoke(NDArrayOps.oneHot, Array(indices), Array(out), Seq("depth" -> depth, "dtype" -> out.dtype)).head
+  }
+
+  /** Runs an operator by name.
+    *
+    * @param funcName the operator's name or alias
+    * @param args arrays (also in sequences, or results of other functions) are the operator's inputs; other values
+    *             bind in order to those of its arguments that are not arrays
+    * @param kwargs parameters by name; `out` gives the array, or the sequence of arrays, to write into
+    */
+  private[mxnet] def genericNDArrayFunctionInvoke(
+      funcName: String,
+      args: Seq[Any],
+      kwargs: Map[String, Any] = null
+  ): NDArrayFuncReturn = {
+    val op = NativeOp(funcName)
+    val inputs = ArrayBuffer.empty[NDArray]
+    val positional = ArrayBuffer.empty[Any]
+    args.foreach(arg => if (!collectArrays(arg, inputs)) positional += arg)
+    val named = if (kwargs == null) Map.empty[String, Any] else kwargs
+    val outputs = named.get("out").filter(out => out != null && out != None).map { out =>
+      val arrays = ArrayBuffer.empty[NDArray]
+      if (!collectArrays(out, arrays))
+        throw new MXNetError(s"$funcName: out must be an NDArray or a sequence of them, it is ${out.getClass.getName}")
+      arrays.toArray
+    }
+    val params = bindPositional(op, positional) ++ named.view.filterKeys(_ != "out")
+    invoke(op, inputs.toArray, outputs.orNull, withInputCount(op, inputs.length, params))
+  }
+
+  private def bindPositional(op: NativeOp, values: ArrayBuffer[Any]): Seq[(String, Any)] =
+    if (values.isEmpty) Nil
+    else {
+      if (values.length > op.paramNames.length)
+        throw new MXNetError(
+          s"${op.name}: ${values.length} positional parameters were given, it takes at most ${op.paramNames.length}: " +
+            op.paramNames.mkString(", ")
+        )
+      op.paramNames.zip(values)
+    }
+
+  private[mxnet] def withInputCount(op: NativeOp, count: Int, params: Seq[(String, Any)]): Seq[(String, Any)] =
+    op.keyVarNumArgs match {
+      case Some(key) if !params.exists(_._1 == key) => params :+ (key -> count)
+      case _                                        => params
+    }
+
+  /** Appends the arrays in `value` to `into`; false if `value` is something else. */
+  private def collectArrays(value: Any, into: ArrayBuffer[NDArray]): Boolean = value match {
+    case array: NDArray              => into += array; true
+    case returned: NDArrayFuncReturn => into ++= returned.arr; true
+    case items: Array[AnyRef]        => collectAll(items, into)
+    case items: Seq[_]               => collectAll(items, into)
+    case Some(content)               => collectArrays(content, into)
+    case _                           => false
+  }
+
+  private def collectAll(items: collection.Seq[Any], into: ArrayBuffer[NDArray]): Boolean = {
+    val isArrays = items.nonEmpty && items.forall {
+      case _: NDArray | _: NDArrayFuncReturn => true
+      case _                                 => false
+    }
+    isArrays && items.forall(collectArrays(_, into))
+  }
+
+  /** Runs an operator.
+    *
+    * @param outputs the arrays to write into; null for new ones
+    */
+  private[mxnet] def invoke(
+      op: NativeOp,
+      inputs: Array[NDArray],
+      outputs: Array[NDArray],
+      params: Iterable[(String, Any)]
+  ): NDArrayFuncReturn = {
+    val (keys, values) = NativeOp.renderPairs(params)
+    val inputHandles = inputs.map(_.handle)
+    if (outputs != null) {
+      outputs.foreach(_.requireWritable(op))
+      _LIB.imperativeInvoke(op.handle, inputHandles, outputs.map(_.handle), keys, values)
+      keepAlive(inputs)
+      keepAlive(outputs)
+      new NDArrayFuncReturn(outputs)
+    } else {
+      val results = _LIB.imperativeInvoke(op.handle, inputHandles, null, keys, values)
+      val mayBeSparse = inputs.exists(_.isSparse) || (keys != null && keys.contains("stype"))
+      val origins = inputs.map(_.origin)
+      new NDArrayFuncReturn(results.map { handle =>
+        val array = if (mayBeSparse) fromHandle(handle) else new NDArray(handle)
+        array.inputs = origins
+        array
+      })
+    }
+  }
+
+  /** An array of the class that fits how its elements are stored. */
+  private[mxnet] def fromHandle(handle: NDArrayHandle, writable: Boolean = true): NDArray =
+    if (_LIB.ndarrayStorageType(handle) == SparseFormat.DEFAULT.id) new NDArray(handle, writable)
+    else new SparseNDArray(handle, writable)
+
+  private def result(handle: NDArrayHandle, inputs: Array[NDArrayOrigin], isSparse: Boolean): NDArray = {
+    val array = if (isSparse) fromHandle(handle) else new NDArray(handle)
+    array.inputs = inputs
+    array
+  }
+
+  private[mxnet] def binary(op: NativeOp, lhs: NDArray, rhs: NDArray): NDArray = {
+    val out = _LIB.imperativeInvokeBinary(op.handle, lhs.handle, rhs.handle, 0L)
+    result(out, Array(lhs.origin, rhs.origin), lhs.isSparse || rhs.isSparse)
+  }
+
+  private[mxnet] def binaryInto(op: NativeOp, target: NDArray, other: NDArray): NDArray = {
+    target.requireWritable(op)
+    _LIB.imperativeInvokeBinary(op.handle, target.handle, other.handle, target.handle)
+    keepAlive(other)
+    keepAlive(target)
+    target
+  }
+
+  private[mxnet] def scalar(op: NativeOp, array: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
+    val out = _LIB.imperativeInvokeScalar(op.handle, array.handle, value.toDouble, 0L)
+    result(out, Array(array.origin), array.isSparse)
+  }
+
+  private[mxnet] def scalarInto(op: NativeOp, target: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
+    target.requireWritable(op)
+    _LIB.imperativeInvokeScalar(op.handle, target.handle, value.toDouble, target.handle)
+    keepAlive(target)
+    target
+  }
+
+  private val free: CPtrAddress => Int = handle => { _LIB.ndarrayFree(handle); 0 }
+}
+
+/** A multi-dimensional array on a device.
+  *
+  * An array is a handle to memory outside the Java heap; see [[NativeResource]] for when it is freed. Slices and reshaped
+  * arrays share memory with the array they came from.
+  *
+  * @param address the handle
+  * @param writable whether operations may write into this array
+  */
+class NDArray private[mxnet] (
+    address: NDArrayHandle,
+    val writable: Boolean = true,
+    addToCollector: Boolean = true
+) extends NativeResource
+    with NDArrayArithmetic {
+
+  override def nativeAddress: CPtrAddress = address
+
+  override def nativeDeAllocator: CPtrAddress => Int = NDArray.free
+
+  override val ref: NativeResourceRef = register()
+
+  override lazy val bytesAllocated: Long = DType.numOfBytes(dtype).toLong * size
+
+  private[mxnet] var inputs: Array[NDArrayOrigin] = NDArrayOrigin.none
+  private var ownOrigin: NDArrayOrigin = _
+  private var knownShape: Shape = _
+  private var knownDType: DType = _
+  private var knownContext: Context = _
+
+  if (addToCollector) NDArrayCollector.collectOne(this)
+
+  /** The handle for a native call. */
+  private[mxnet] def handle: NDArrayHandle = handleOf("NDArray")
+
+  private[mxnet] override def operand: NDArray = this
+
+  /** This array as an input of others. */
+  private[mxnet] def origin: NDArrayOrigin = {
+    if (ownOrigin == null) ownOrigin = new NDArrayOrigin(this, inputs)
+    ownOrigin
+  }
+
+  private[mxnet] def requireWritable(op: NativeOp): Unit = if (!writable) readOnly(op.name)
+
+  private def readOnly(what: String): Nothing =
+    throw new MXNetError(s"$what: the array to write into, $describe, is read-only; write into a copy of it")
+
+  /** Runs a native call on this array and keeps the array alive until the call has returned. */
+  @inline private def native[R](call: NDArrayHandle => R): R = {
+    val result = call(handle)
+    keepAlive(this)
+    result
+  }
+
+  /** This array in MXNet's raw byte format; see [[NDArray.deserialize]]. */
+  def serialize(): Array[Byte] = native(_LIB.ndarraySaveRawBytes)
+
+  override def dispose(): Unit = {
+    super.dispose()
+    inputs = NDArrayOrigin.none
+    ownOrigin = null
+  }
+
+  /** Disposes the arrays that this one was computed from; returns this array. */
+  def disposeDeps(): NDArray = disposeDepsExcept()
+
+  /** Disposes the arrays that this one was computed from, except those given; returns this array. */
+  def disposeDepsExcept(arrs: NDArray*): NDArray = {
+    NDArrayOrigin.liveArrays(inputs).foreach(array => if (!arrs.exists(_ eq array)) array.dispose())
+    inputs = arrs.filter(kept => !kept.isDisposed && (kept ne this)).map(_.origin).toArray
+    ownOrigin = null
+    this
+  }
+
+  /** The elements (of a large array, the first ones), shape, context and type. */
+  override def toString(): String =
+    if (isDisposed) "<NDArray, disposed>"
+    else NDArrayText.format(shape.toArray, firstElements(NDArrayText.maxElements)) + "\n" + describe
+
+  private[mxnet] def describe: String = s"<NDArray $shape $context $dtype>"
+
+  private def firstElements(count: Int): Array[Double] = {
+    val values = new Array[Double](math.min(count, size))
+    if (isSparse) toFloat64Array.copyToArray(values)
+    else native(_LIB.ndarrayGetDoubles(_, 0L, values, 0, values.length))
+    values
+  }
+
+  /** Rows `start` until `stop` of the first axis, as a view. */
+  def slice(start: Int, stop: Int): NDArray = view(native(_LIB.ndarraySlice(_, start.toLong, stop.toLong)))
+
+  /** Rows of the first axis, as a view. */
+  def slice(range: (Int, Int)): NDArray = slice(range._1, range._2)
+
+  /** Row `i` of the first axis, which stays, as a view. */
+  def slice(i: Int): NDArray = slice(i, i + 1)
+
+  /** Row `idx` of the first axis, which is dropped, as a view. */
+  def at(idx: Int): NDArray = view(native(_LIB.ndarrayAt(_, idx.toLong)))
+
+  private[mxnet] def view(handle: NDArrayHandle): NDArray = {
+    val array = NDArray.fromHandle(handle, writable)
+    array.inputs = Array(origin)
+    array
+  }
+
+  /** The transpose of a matrix, as a copy. */
+  def T: NDArray = {
+    if (shape.size != 2) throw new MXNetError(s"NDArray.T: it needs a matrix, the shape is $shape; use transpose with axes")
+    NDArray.invoke(NDArrayOps.transpose, Array(this), null, Nil).head
+  }
+
+  /** The type of the elements. */
+  def dtype: DType = {
+    if (knownDType == null) knownDType = DType.fromId(native(_LIB.ndarrayDType))
+    knownDType
+  }
+
+  /** How the elements are stored. */
+  lazy val sparseFormat: SparseFormat = SparseFormat(native(_LIB.ndarrayStorageType))
+
+  /** A copy with elements of another type; this array itself if it has that type. */
+  def asType(dtype: DType): NDArray =
+    if (dtype == this.dtype) this
+    else NDArray.invoke(NDArrayOps.cast, Array(this), null, Seq("dtype" -> dtype)).head
+
+  /** A view of another shape. The codes 0 (as before), -1 (the rest), -2, -3 and -4 of the operator `Reshape` hold. */
+  def reshape(dims: Array[Int]): NDArray = reshape(dims.map(_.toLong))
+
+  /** A view of another shape.
+    *
+    * @param reverse whether codes in `dims` are resolved from the right
+    */
+  def reshape(dims: Array[Long], reverse: Option[Boolean] = None): NDArray =
+    view(native(_LIB.ndarrayReshape(_, dims, reverse.getOrElse(false))))
+
+  /** A view of another shape. */
+  def reshape(dims: Shape): NDArray = reshape(dims.toLongs)
+
+  /** Waits until this array can be read. */
+  def waitToRead(): Unit = native(_LIB.ndarrayWaitToRead)
+
+  /** The device that holds this array. */
+  def context: Context = {
+    if (knownContext == null) knownContext = Context.fromCodes(native(_LIB.ndarrayContext))
+    knownContext
+  }
+
+  /** Sets every element. */
+  def set(value: MX_PRIMITIVE_TYPE): NDArray = {
+    val params = Seq("shape" -> shape, "dtype" -> dtype, "ctx" -> context, "value" -> value)
+    NDArray.invoke(NDArrayOps.fill, Array.empty, Array(this), params)
+    this
+  }
+
+  /** Copies the elements of another array. */
+  def set(other: NDArray): NDArray = other.copyTo(this)
+
+  /** Sets all elements, in row-major order. */
+  def set(other: Array[Float]): NDArray = {
+    checkSource(other.length)
+    native(_LIB.ndarraySetFloats(_, 0L, other, 0, other.length))
+    this
+  }
+
+  /** Sets all elements, in row-major order. */
+  def set(other: Array[Double]): NDArray = {
+    checkSource(other.length)
+    native(_LIB.ndarraySetDoubles(_, 0L, other, 0, other.length))
+    this
+  }
+
+  private def checkSource(length: Int): Unit = {
+    if (!writable) readOnly("NDArray.set")
+    if (length != size)
+      throw new MXNetError(s"NDArray.set: $length values were given, an array of shape $shape takes $size")
+  }
+
+  /** The elements as 32-bit numbers, in row-major order. */
+  def toArray: Array[Float] = {
+    val values = new Array[Float](size)
+    native(_LIB.ndarrayGetFloats(_, 0L, values, 0, values.length))
+    values
+  }
+
+  /** The elements as 64-bit numbers, in row-major order. */
+  def toFloat64Array: Array[Double] = {
+    val values = new Array[Double](size)
+    native(_LIB.ndarrayGetDoubles(_, 0L, values, 0, values.length))
+    values
+  }
+
+  /** The bytes of this array as they lie in memory. */
+  def internal: NDArrayInternal = new NDArrayInternal(native(_LIB.ndarrayGetRaw), dtype)
+
+  /** The only element. */
+  def toScalar: Float = toFloat64Scalar.toFloat
+
+  /** The only element. */
+  def toFloat64Scalar: Double = {
+    if (size != 1) throw new MXNetError(s"NDArray.toScalar: it needs an array of one element, the shape is $shape")
+    native(_LIB.ndarrayScalar)
+  }
+
+  /** Copies the elements into `other`, converting their type; returns `other`. Shapes must be equal. */
+  def copyTo(other: NDArray): NDArray = {
+    if (other ne this) NDArray.invoke(NDArrayOps.copyTo, Array(this), Array(other), Nil)
+    other
+  }
+
+  /** A copy on a device. */
+  def copyTo(ctx: Context): NDArray = copyTo(NDArray.empty(shape, ctx, dtype))
+
+  /** A copy on the same device. */
+  def copy(): NDArray = copyTo(context)
+
+  /** The dimensions. */
+  def shape: Shape = {
+    if (knownShape == null) knownShape = Shape.fromLongs(native(_LIB.ndarrayShape))
+    knownShape
+  }
+
+  /** The number of elements. */
+  def size: Int = shape.product
+
+  /** This array if it is on that device, else a copy there. */
+  def asInContext(context: Context): NDArray = if (this.context == context) this else copyTo(context)
+
+  /** Whether elements are stored in a sparse format. */
+  def isSparse: Boolean = false
+
+  /** A copy in a sparse format, by default row_sparse. */
+  def toSparse(sfOption: Option[SparseFormat] = None): SparseNDArray = {
+    val format = sfOption.getOrElse(SparseFormat.ROW_SPARSE)
+    if (format == SparseFormat.DEFAULT)
+      throw new MXNetError("NDArray.toSparse: 'default' is not a sparse format; use row_sparse or csr")
+    NDArray.invoke(NDArrayOps.castStorage, Array(this), null, Seq("stype" -> format)).head match {
+      case sparse: SparseNDArray => sparse
+      case dense => throw new MXNetError(s"NDArray.toSparse: the engine returned ${dense.describe} for format $format")
+    }
+  }
+
+  /** Whether type, shape and elements are the same. Two NaNs count as the same. */
+  override def equals(o: Any): Boolean = o match {
+    case that: NDArray =>
+      (this eq that) ||
+      (!isDisposed && !that.isDisposed && shape == that.shape && dtype == that.dtype && sameElements(that))
+    case _ => false
+  }
+
+  private def sameElements(that: NDArray): Boolean = dtype match {
+    case DType.Int64 => internal.toLongArray.sameElements(that.internal.toLongArray)
+    case _ =>
+      val (mine, others) = (toFloat64Array, that.toFloat64Array)
+      mine.indices.forall(i => mine(i) == others(i) || (mine(i).isNaN && others(i).isNaN))
+  }
+
+  /** A hash of shape and type: elements may change while an array is a key. */
+  override def hashCode(): Int = 31 * shape.hashCode + dtype.hashCode
+}
+
+/** Writes nested rows of numbers. */
+private object NDArrayText {
+
+  /** How many elements of an array are written. */
+  val maxElements: Int = 1000
+
+  /** The elements in brackets, innermost dimensions on one line. */
+  def format(dims: Array[Int], elements: Array[Double]): String = {
+    val text = new StringBuilder
+    var next = 0
+    def write(axis: Int): Unit =
+      if (axis == dims.length) {
+        text ++= elements(next).toString
+        next += 1
+      } else {
+        text ++= "["
+        var i = 0
+        while (i < dims(axis) && next < elements.length) {
+          if (i > 0) text ++= (if (axis == dims.length - 1) "," else ",\n" + " " * (axis + 1))
+          write(axis + 1)
+          i += 1
+        }
+        if (i < dims(axis) && axis == dims.length - 1) text ++= ",..."
+        text ++= "]"
+      }
+    if (elements.isEmpty) text ++= "[]" else write(0)
+    if (next < dims.foldLeft(1L)(_ * _)) text ++= s"\n(the first $next elements)"
+    text.toString
+  }
+}

@@ -1,0 +1,146 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
+
+/** Arithmetic and comparison of an array with arrays of the same shape and with scalars.
+  *
+  * Comparisons give 1 where they hold and 0 elsewhere. The operators that end in `=` write into this array and return
+  * it.
+  */
+trait NDArrayArithmetic {
+
+  /** The array on the left-hand side. */
+  private[mxnet] def operand: NDArray
+
+  def +(other: NDArray): NDArray = NDArray.binary(NDArrayOps.add, operand, other)
+  def +(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.addScalar, operand, other)
+  def +=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.add, operand, other)
+  def +=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.addScalar, operand, other)
+
+  def -(other: NDArray): NDArray = NDArray.binary(NDArrayOps.subtract, operand, other)
+  def -(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.subtractScalar, operand, other)
+  def -=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.subtract, operand, other)
+  def -=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.subtractScalar, operand, other)
+
+  def *(other: NDArray): NDArray = NDArray.binary(NDArrayOps.multiply, operand, other)
+  def *(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.multiplyScalar, operand, other)
+  def *=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.multiply, operand, other)
+  def *=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.multiplyScalar, operand, other)
+
+  /** The negative of every element. */
+  def unary_- : NDArray = NDArray.scalar(NDArrayOps.multiplyScalar, operand, -1f)
+
+  def /(other: NDArray): NDArray = NDArray.binary(NDArrayOps.divide, operand, other)
+  def /(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.divideScalar, operand, other)
+  def /=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.divide, operand, other)
+  def /=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.divideScalar, operand, other)
+
+  /** Every element to the power of its counterpart. */
+  def **(other: NDArray): NDArray = NDArray.binary(NDArrayOps.power, operand, other)
+  def **(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.powerScalar, operand, other)
+  def **=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.power, operand, other)
+  def **=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.powerScalar, operand, other)
+
+  /** The remainder of the division, with the sign of the divisor. */
+  def %(other: NDArray): NDArray = NDArray.binary(NDArrayOps.mod, operand, other)
+  def %(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.modScalar, operand, other)
+  def %=(other: NDArray): NDArray = NDArray.binaryInto(NDArrayOps.mod, operand, other)
+  def %=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalarInto(NDArrayOps.modScalar, operand, other)
+
+  def >(other: NDArray): NDArray = NDArray.greater(operand, other)
+  def >(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.greater(operand, other)
+  def >=(other: NDArray): NDArray = NDArray.greaterEqual(operand, other)
+  def >=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.greaterEqual(operand, other)
+  def <(other: NDArray): NDArray = NDArray.lesser(operand, other)
+  def <(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.lesser(operand, other)
+  def <=(other: NDArray): NDArray = NDArray.lesserEqual(operand, other)
+  def <=(other: MX_PRIMITIVE_TYPE): NDArray = NDArray.lesserEqual(operand, other)
+}
+
+/** Element-wise functions of two arrays of the same shape, or of an array and a scalar. */
+trait NDArrayFunctions {
+
+  /** `lhs` to the power of `rhs`. */
+  def power(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.power, lhs, rhs)
+  def power(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.powerScalar, lhs, rhs)
+  def power(lhs: MX_PRIMITIVE_TYPE, rhs: NDArray): NDArray = NDArray.scalar(NDArrayOps.scalarPower, rhs, lhs)
+
+  def maximum(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.maximum, lhs, rhs)
+  def maximum(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.maximumScalar, lhs, rhs)
+  def maximum(lhs: MX_PRIMITIVE_TYPE, rhs: NDArray): NDArray = NDArray.scalar(NDArrayOps.maximumScalar, rhs, lhs)
+
+  def minimum(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.minimum, lhs, rhs)
+  def minimum(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.minimumScalar, lhs, rhs)
+  def minimum(lhs: MX_PRIMITIVE_TYPE, rhs: NDArray): NDArray = NDArray.scalar(NDArrayOps.minimumScalar, rhs, lhs)
+
+  /** 1 where the elements are equal, 0 elsewhere. */
+  def equal(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.equal, lhs, rhs)
+  def equal(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.equalScalar, lhs, rhs)
+
+  /** 1 where the elements differ, 0 elsewhere. */
+  def notEqual(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.notEqual, lhs, rhs)
+  def notEqual(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.notEqualScalar, lhs, rhs)
+
+  /** 1 where `lhs` is greater, 0 elsewhere. */
+  def greater(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.greater, lhs, rhs)
+  def greater(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.greaterScalar, lhs, rhs)
+
+  /** 1 where `lhs` is greater or equal, 0 elsewhere. */
+  def greaterEqual(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.greaterEqual, lhs, rhs)
+  def greaterEqual(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray =
+    NDArray.scalar(NDArrayOps.greaterEqualScalar, lhs, rhs)
+
+  /** 1 where `lhs` is less, 0 elsewhere. */
+  def lesser(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.lesser, lhs, rhs)
+  def lesser(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray = NDArray.scalar(NDArrayOps.lesserScalar, lhs, rhs)
+
+  /** 1 where `lhs` is less or equal, 0 elsewhere. */
+  def lesserEqual(lhs: NDArray, rhs: NDArray): NDArray = NDArray.binary(NDArrayOps.lesserEqual, lhs, rhs)
+  def lesserEqual(lhs: NDArray, rhs: MX_PRIMITIVE_TYPE): NDArray =
+    NDArray.scalar(NDArrayOps.lesserEqualScalar, lhs, rhs)
+}
+
+/** The engine's operators behind the arithmetic of arrays, looked up once. `scalarX` has the scalar on the left. */
+private[mxnet] object NDArrayOps {
+  lazy val add: NativeOp = NativeOp("_plus")
+  lazy val addScalar: NativeOp = NativeOp("_plus_scalar")
+  lazy val subtract: NativeOp = NativeOp("_minus")
+  lazy val subtractScalar: NativeOp = NativeOp("_minus_scalar")
+  lazy val scalarSubtract: NativeOp = NativeOp("_rminus_scalar")
+  lazy val multiply: NativeOp = NativeOp("_mul")
+  lazy val multiplyScalar: NativeOp = NativeOp("_mul_scalar")
+  lazy val divide: NativeOp = NativeOp("_div")
+  lazy val divideScalar: NativeOp = NativeOp("_div_scalar")
+  lazy val scalarDivide: NativeOp = NativeOp("_rdiv_scalar")
+  lazy val mod: NativeOp = NativeOp("_mod")
+  lazy val modScalar: NativeOp = NativeOp("_mod_scalar")
+  lazy val power: NativeOp = NativeOp("_power")
+  lazy val powerScalar: NativeOp = NativeOp("_power_scalar")
+  lazy val scalarPower: NativeOp = NativeOp("_rpower_scalar")
+  lazy val maximum: NativeOp = NativeOp("_maximum")
+  lazy val maximumScalar: NativeOp = NativeOp("_maximum_scalar")
+  lazy val minimum: NativeOp = NativeOp("_minimum")
+  lazy val minimumScalar: NativeOp = NativeOp("_minimum_scalar")
+  lazy val equal: NativeOp = NativeOp("_equal")
+  lazy val equalScalar: NativeOp = NativeOp("_equal_scalar")
+  lazy val notEqual: NativeOp = NativeOp("_not_equal")
+  lazy val notEqualScalar: NativeOp = NativeOp("_not_equal_scalar")
+  lazy val greater: NativeOp = NativeOp("_greater")
+  lazy val greaterScalar: NativeOp = NativeOp("_greater_scalar")
+  lazy val greaterEqual: NativeOp = NativeOp("_greater_equal")
+  lazy val greaterEqualScalar: NativeOp = NativeOp("_greater_equal_scalar")
+  lazy val lesser: NativeOp = NativeOp("_lesser")
+  lazy val lesserScalar: NativeOp = NativeOp("_lesser_scalar")
+  lazy val lesserEqual: NativeOp = NativeOp("_lesser_equal")
+  lazy val lesserEqualScalar: NativeOp = NativeOp("_lesser_equal_scalar")
+  lazy val copyTo: NativeOp = NativeOp("_copyto")
+  lazy val fill: NativeOp = NativeOp("_full")
+  lazy val zeros: NativeOp = NativeOp("_zeros")
+  lazy val ones: NativeOp = NativeOp("_ones")
+  lazy val arange: NativeOp = NativeOp("_arange")
+  lazy val transpose: NativeOp = NativeOp("transpose")
+  lazy val cast: NativeOp = NativeOp("Cast")
+  lazy val concat: NativeOp = NativeOp("Concat")
+  lazy val oneHot: NativeOp = NativeOp("one_hot")
+  lazy val castStorage: NativeOp = NativeOp("cast_storage")
+}

@@ -1,0 +1,173 @@
+package org.apache.mxnet
+
+import scala.collection.mutable.ArrayBuffer
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.DType.DType
+import org.apache.mxnet.NativeResource.keepAlive
+
+/** New arrays: from shapes, Java arrays, other arrays, files and bytes. Where no context is given they are on
+  * [[Context.defaultCtx]].
+  */
+trait NDArrayFactory {
+
+  /** An array whose elements are undefined until they are written. */
+  def empty(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray = {
+    val device = orDefault(ctx)
+    new NDArray(
+      _LIB.ndarrayCreate(shape.toLongs, device.deviceTypeid, device.deviceId, delayAlloc = false, dtype.id)
+    )
+  }
+
+  def empty(shape: Int*): NDArray = empty(Shape(shape: _*))
+
+  def empty(ctx: Context, shape: Int*): NDArray = empty(Shape(shape: _*), ctx)
+
+  /** An array of zeros. */
+  def zeros(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
+    create(NDArrayOps.zeros, shape, ctx, dtype)
+
+  def zeros(shape: Int*): NDArray = zeros(Shape(shape: _*))
+
+  def zeros(ctx: Context, shape: Int*): NDArray = zeros(Shape(shape: _*), ctx)
+
+  /** An array of ones. */
+  def ones(shape: Shape, ctx: Context = null, dtype: DType = Base.MX_REAL_TYPE): NDArray =
+    create(NDArrayOps.ones, shape, ctx, dtype)
+
+  def ones(shape: Int*): NDArray = ones(Shape(shape: _*))
+
+  def ones(ctx: Context, shape: Int*): NDArray = ones(Shape(shape: _*), ctx)
+
+  /** An array of one 32-bit value. */
+  def full(shape: Shape, value: Float, ctx: Context = null): NDArray =
+    create(NDArrayOps.fill, shape, ctx, DType.Float32, "value" -> value)
+
+  /** An array of one 64-bit value. */
+  def full(shape: Shape, value: Double, ctx: Context): NDArray =
+    create(NDArrayOps.fill, shape, ctx, DType.Float64, "value" -> value)
+
+  def full(shape: Shape, value: Double): NDArray = full(shape, value, null)
+
+  /** An array of 32-bit numbers, given in row-major order. */
+  def array(sourceArr: Array[Float], shape: Shape, ctx: Context = null): NDArray =
+    empty(shape, ctx).set(sourceArr)
+
+  /** An array of 64-bit numbers, given in row-major order. */
+  def array(sourceArr: Array[Double], shape: Shape, ctx: Context): NDArray =
+    empty(shape, ctx, DType.Float64).set(sourceArr)
+
+  def array(sourceArr: Array[Double], shape: Shape): NDArray = array(sourceArr, shape, null)
+
+  /** An array from nested Java arrays of `Float` (giving float32) or `Double` (float64), all rows of one length. */
+  def toNDArray(sourceArr: Array[_], ctx: Context = null): NDArray = {
+    val dims = ArrayBuffer.empty[Int]
+    def measure(value: Any): Unit = value match {
+      case items: Array[_] =>
+        if (items.isEmpty) throw new MXNetError("NDArray.toNDArray: an array in it is empty, so there is no shape")
+        dims += items.length
+        measure(items(0))
+      case _: Float | _: Double =>
+      case other => throw new MXNetError(s"NDArray.toNDArray: it takes Float and Double, not ${typeName(other)}")
+    }
+    measure(sourceArr)
+    val isDouble = leaf(sourceArr).isInstanceOf[Double]
+    val values = new Array[Double](dims.foldLeft(1)(Math.multiplyExact(_, _)))
+    var next = 0
+    def fill(value: Any, axis: Int): Unit = value match {
+      case items: Array[_] if axis < dims.length && items.length == dims(axis) => items.foreach(fill(_, axis + 1))
+      case number: Double if axis == dims.length && isDouble                    => values(next) = number; next += 1
+      case number: Float if axis == dims.length && !isDouble                    => values(next) = number.toDouble; next += 1
+      case other =>
+        throw new MXNetError(
+          s"NDArray.toNDArray: rows at depth $axis differ: expected what makes the shape ${Shape(dims)}, " +
+            s"found ${typeName(other)}"
+        )
+    }
+    fill(sourceArr, 0)
+    empty(Shape(dims), ctx, if (isDouble) DType.Float64 else DType.Float32).set(values)
+  }
+
+  private def leaf(value: Any): Any = value match {
+    case items: Array[_] => leaf(items(0))
+    case other           => other
+  }
+
+  private def typeName(value: Any): String = value match {
+    case null            => "null"
+    case items: Array[_] => s"an array of ${items.length}"
+    case other           => other.getClass.getSimpleName
+  }
+
+  /** The numbers from `start` until `stop` (or 0 until `start` if there is no `stop`) in steps of `step`, each `repeat`
+    * times.
+    */
+  def arange(
+      start: Float,
+      stop: Option[Float] = None,
+      step: Float = 1.0f,
+      repeat: Int = 1,
+      ctx: Context = null,
+      dType: DType = Base.MX_REAL_TYPE
+  ): NDArray = {
+    val params = Seq("start" -> start, "step" -> step, "repeat" -> repeat, "ctx" -> orDefault(ctx), "dtype" -> dType)
+    NDArray.invoke(NDArrayOps.arange, Array.empty, null, params ++ stop.map("stop" -> _)).head
+  }
+
+  /** Arrays joined along an axis.
+    *
+    * @param alwaysCopy if false, a single array is returned as it is
+    */
+  def concatenate(arrays: Seq[NDArray], axis: Int = 0, alwaysCopy: Boolean = true): NDArray = {
+    if (arrays.isEmpty) throw new MXNetError("NDArray.concatenate: there is no array to join")
+    if (arrays.length == 1 && !alwaysCopy) arrays.head
+    else
+      NDArray.invoke(NDArrayOps.concat, arrays.toArray, null, Seq("num_args" -> arrays.length, "dim" -> axis)).head
+  }
+
+  def concatenate(arrays: NDArray*): NDArray = concatenate(arrays.toSeq, 0)
+
+  /** Reads a `.params` file.
+    *
+    * @return names and arrays; no names if the file was saved without
+    */
+  def load(fname: String): (Array[String], Array[NDArray]) = {
+    val loaded = _LIB.ndarrayLoad(fname)
+    (loaded.names, loaded.handles.map(NDArray.fromHandle(_)))
+  }
+
+  /** Reads a `.params` file that was saved with names. */
+  def load2Map(fname: String): Map[String, NDArray] = {
+    val (names, arrays) = load(fname)
+    if (names.length != arrays.length)
+      throw new MXNetError(s"NDArray.load2Map: the ${arrays.length} arrays in '$fname' have no names; use load2Array")
+    names.zip(arrays).toMap
+  }
+
+  /** Reads the arrays of a `.params` file, with or without names. */
+  def load2Array(fname: String): Array[NDArray] = load(fname)._2
+
+  /** Writes a `.params` file with names. */
+  def save(fname: String, data: Map[String, NDArray]): Unit = {
+    val (names, arrays) = data.toArray.unzip
+    _LIB.ndarraySave(fname, arrays.map(_.handle), names)
+    keepAlive(arrays)
+  }
+
+  /** Writes a `.params` file without names. */
+  def save(fname: String, data: Iterable[NDArray]): Unit = {
+    val arrays = data.toArray
+    _LIB.ndarraySave(fname, arrays.map(_.handle), null)
+    keepAlive(arrays)
+  }
+
+  /** Reads what [[NDArray.serialize]] wrote. */
+  def deserialize(bytes: Array[Byte]): NDArray = NDArray.fromHandle(_LIB.ndarrayLoadFromRawBytes(bytes))
+
+  private def create(op: NativeOp, shape: Shape, ctx: Context, dtype: DType, more: (String, Any)*): NDArray = {
+    val params = Seq("shape" -> shape, "ctx" -> orDefault(ctx), "dtype" -> dtype) ++ more
+    NDArray.invoke(op, Array.empty, null, params).head
+  }
+
+  private def orDefault(ctx: Context): Context = if (ctx == null) Context.defaultCtx else ctx
+}

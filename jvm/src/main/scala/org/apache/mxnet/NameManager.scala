@@ -1,0 +1,36 @@
+package org.apache.mxnet
+
+import scala.collection.mutable
+
+/** Gives names to symbols that have none: a hint and a number, as in `activation0`. */
+class NameManager {
+
+  /** How many names were given for each hint. */
+  val counter: mutable.Map[String, Int] = mutable.HashMap.empty[String, Int]
+
+  /** The given name, or the next one for the hint. */
+  def get(name: Option[String], hint: String): String = name.getOrElse {
+    synchronized {
+      val number = counter.getOrElse(hint, 0)
+      counter(hint) = number + 1
+      s"$hint$number"
+    }
+  }
+
+  /** Runs `body` with this manager as [[NameManager.current]] of the calling thread. */
+  def withScope[T](body: => T): T = {
+    val outer = NameManager.scoped.get()
+    NameManager.scoped.set(this)
+    try body
+    finally NameManager.scoped.set(outer)
+  }
+}
+
+object NameManager {
+  private val global = new NameManager
+
+  private val scoped = new ThreadLocal[NameManager]
+
+  /** The manager of the innermost `withScope` of this thread, else the one that all threads share. */
+  def current: NameManager = Option(scoped.get()).getOrElse(global)
+}

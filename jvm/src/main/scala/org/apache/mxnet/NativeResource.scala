@@ -1,0 +1,149 @@
+package org.apache.mxnet
+
+import java.lang.ref.{PhantomReference, Reference, ReferenceQueue}
+
+import org.apache.mxnet.Base.CPtrAddress
+
+/** An object that owns memory outside the Java heap.
+  *
+  * It is freed by the first of: [[dispose]] (or `close`), the end of the [[ResourceScope]] it was created in, or the
+  * garbage collector. Disposing twice does nothing; using it afterwards is an [[MXNetError]].
+  */
+trait NativeResource extends AutoCloseable {
+
+  /** The handle, whether or not it is still valid; see [[handleOf]]. */
+  def nativeAddress: CPtrAddress
+
+  /** Frees a handle of this kind and returns 0. It must not hold on to this object. */
+  def nativeDeAllocator: CPtrAddress => Int
+
+  /** What frees the handle when this object is gone. */
+  def ref: NativeResourceRef
+
+  /** Bytes outside the Java heap that go when this object goes. */
+  def bytesAllocated: Long
+
+  @volatile private[mxnet] var scope: ResourceScope = _
+  @volatile private var disposed: Boolean = false
+
+  /** Whether [[dispose]] was called. */
+  def isDisposed: Boolean = disposed
+
+  /** Registers this object for clean-up; to be called once, by the constructor. */
+  private[mxnet] def register(): NativeResourceRef = {
+    ResourceScope.adopt(this)
+    NativeResourceRef.register(this, nativeDeAllocator)
+  }
+
+  /** Resources that live and move between scopes together with this one. */
+  private[mxnet] def companions: Iterator[NativeResource] = Iterator.empty
+
+  override def close(): Unit = dispose()
+
+  /** Frees what this object owns. */
+  def dispose(): Unit = dispose(removeFromScope = true)
+
+  private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
+    disposed = true
+    if (removeFromScope) {
+      val owner = scope
+      if (owner != null) owner.remove(this)
+    }
+    ref.free()
+  }
+
+  /** The handle for a native call, which must be followed by [[NativeResource.keepAlive]].
+    *
+    * @param kind what to call this object in an error
+    */
+  protected[mxnet] final def handleOf(kind: String): CPtrAddress = {
+    if (disposed)
+      throw new MXNetError(s"$kind: it was used after dispose(); keep it until the last use, or copy what is needed")
+    nativeAddress
+  }
+}
+
+private[mxnet] object NativeResource {
+
+  /** Tells the JVM that the object is in use up to here: without it an object whose handle was read could be collected,
+    * and its handle freed, while the native call that uses the handle still runs.
+    */
+  @inline def keepAlive(resource: AnyRef): Unit = Reference.reachabilityFence(resource)
+}
+
+/** The phantom of a [[NativeResource]]: it knows the handle, and frees it once.
+  *
+  * @param resource the object to follow
+  * @param resourceDeAllocator frees a handle
+  */
+class NativeResourceRef private[mxnet] (
+    resource: NativeResource,
+    val resourceDeAllocator: CPtrAddress => Int
+) extends PhantomReference[NativeResource](resource, NativeResourceRef.queue) {
+  private val address: CPtrAddress = resource.nativeAddress
+
+  // Neighbours in the list of live references; the list keeps a reference reachable until it has done its work.
+  private[mxnet] var previous: NativeResourceRef = _
+  private[mxnet] var next: NativeResourceRef = _
+  private[mxnet] var live: Boolean = false
+
+  /** Frees the handle unless that was done before. */
+  private[mxnet] def free(): Unit = if (NativeResourceRef.unlink(this)) {
+    clear()
+    resourceDeAllocator(address)
+  }
+}
+
+private[mxnet] object NativeResourceRef {
+  private val queue = new ReferenceQueue[NativeResource]
+  private val lock = new Object
+  private var first: NativeResourceRef = _
+
+  private val cleaner = new Thread(() => cleanUpForever(), "mxnet-cleaner")
+  cleaner.setDaemon(true)
+  cleaner.start()
+
+  /** Follows a resource until it is disposed or collected. */
+  def register(resource: NativeResource, nativeDeAllocator: CPtrAddress => Int): NativeResourceRef = {
+    val ref = new NativeResourceRef(resource, nativeDeAllocator)
+    lock.synchronized {
+      ref.live = true
+      ref.next = first
+      if (first != null) first.previous = ref
+      first = ref
+    }
+    ref
+  }
+
+  /** Stops following a resource without freeing its handle. */
+  def deRegister(ref: NativeResourceRef): Unit = unlink(ref)
+
+  /** Whether the handle was freed, or is not followed any more. */
+  def isDeAllocated(ref: NativeResourceRef): Boolean = lock.synchronized(!ref.live)
+
+  /** Waits for one collected resource and frees its handle. */
+  def cleanup(): Unit = {
+    val ref = queue.remove().asInstanceOf[NativeResourceRef]
+    try ref.free()
+    catch {
+      // Nobody is there to catch it, and the next resource must still be freed.
+      case e: MXNetError => System.err.println(s"mxnet: a collected object could not be freed: ${e.getMessage}")
+    }
+  }
+
+  private[mxnet] def unlink(ref: NativeResourceRef): Boolean = lock.synchronized {
+    val wasLive = ref.live
+    if (wasLive) {
+      ref.live = false
+      if (ref.previous != null) ref.previous.next = ref.next else first = ref.next
+      if (ref.next != null) ref.next.previous = ref.previous
+      ref.previous = null
+      ref.next = null
+    }
+    wasLive
+  }
+
+  private def cleanUpForever(): Unit =
+    try while (true) cleanup()
+    catch { case _: InterruptedException => Thread.currentThread().interrupt() }
+}

@@ -1,0 +1,89 @@
+package org.apache.mxnet
+
+import java.util.Arrays
+
+/** The dimensions of an array, outermost first.
+  *
+  * A dimension of 0 stands for one that is not known yet (-1 under [[NumpyScope numpy semantics]]).
+  *
+  * @param dims the dimensions
+  */
+class Shape(dims: Iterable[Int]) {
+  private val values: Array[Int] = dims.toArray
+
+  def this(dims: Int*) = this(dims: Iterable[Int])
+
+  /** The dimension at an index from 0. */
+  def apply(dim: Int): Int = {
+    if (dim < 0 || dim >= values.length)
+      throw new MXNetError(s"Shape: $this has ${values.length} dimensions, there is no dimension $dim")
+    values(dim)
+  }
+
+  /** As [[apply]]. */
+  def get(dim: Int): Int = apply(dim)
+
+  /** The number of dimensions. */
+  def size: Int = values.length
+
+  /** The number of dimensions. */
+  def length: Int = values.length
+
+  /** The shape without its first `dim` dimensions. */
+  def drop(dim: Int): Shape = Shape.wrap(values.drop(dim))
+
+  /** Dimensions `from` until `end`. */
+  def slice(from: Int, end: Int): Shape = Shape.wrap(values.slice(from, end))
+
+  /** The number of elements of an array of this shape; 1 for a shape without dimensions. */
+  def product: Int = {
+    val elements = values.foldLeft(1L)((acc, dim) => Math.multiplyExact(acc, dim.toLong))
+    if (elements > Int.MaxValue)
+      throw new MXNetError(s"Shape: $this has $elements elements, a JVM array holds at most ${Int.MaxValue}")
+    elements.toInt
+  }
+
+  /** The first dimension. */
+  def head: Int = apply(0)
+
+  /** The dimensions of this shape and then those of `other`. */
+  def ++(other: Shape): Shape = Shape.wrap(values ++ other.values)
+
+  def toArray: Array[Int] = values.clone()
+
+  def toVector: Vector[Int] = values.toVector
+
+  /** The form that operators take, such as `(2,3)`. */
+  override def toString(): String = values.mkString("(", ",", ")")
+
+  override def equals(o: Any): Boolean = o match {
+    case that: Shape => Arrays.equals(values, that.values)
+    case _           => false
+  }
+
+  override def hashCode(): Int = Arrays.hashCode(values)
+
+  /** The dimensions as the native interface takes them. */
+  private[mxnet] def toLongs: Array[Long] = values.map(_.toLong)
+}
+
+object Shape {
+  def apply(dims: Int*): Shape = new Shape(dims: Iterable[Int])
+
+  def apply(dims: Iterable[Int]): Shape = new Shape(dims)
+
+  /** As `apply`; easier to call from Java. */
+  def create(dims: Int*): Shape = new Shape(dims: Iterable[Int])
+
+  /** A shape from what the native interface gives; `null`, an unknown rank, becomes the empty shape. */
+  private[mxnet] def fromLongs(dims: Array[Long]): Shape =
+    if (dims == null) Shape.wrap(Array.empty[Int])
+    else
+      Shape.wrap(dims.map { dim =>
+        if (dim > Int.MaxValue)
+          throw new MXNetError(s"Shape: dimension $dim of ${dims.mkString("(", ",", ")")} is larger than ${Int.MaxValue}")
+        dim.toInt
+      })
+
+  private def wrap(dims: Array[Int]): Shape = new Shape(dims: Iterable[Int])
+}
