@@ -1,0 +1,197 @@
+"""Runs cases in MXNet 1.9.1, in a child process, because some unsupported calls end the process."""
+
+import ctypes
+import json
+import re
+import zlib
+
+import numpy as np
+
+from cases import FLOATS, attr
+
+
+class Oracle:
+    """MXNet, driven through its executor so that one path gives outputs, gradients and changed states."""
+
+    def __init__(self):
+        import mxnet as mx
+
+        self.mx = mx
+        self.lib = mx.base._LIB
+        self.check = mx.base.check_call
+
+    def symbol(self, op, attrs):
+        """The operator with a fresh variable for each input, created from strings as the C API takes them."""
+        from mxnet.base import SymbolHandle, c_str, c_str_array
+
+        creator = ctypes.c_void_p()
+        self.check(self.lib.NNGetOpHandle(c_str(op), ctypes.byref(creator)))
+        handle = SymbolHandle()
+        keys = list(attrs)
+        self.check(
+            self.lib.NNSymbolCreateAtomicSymbol(
+                creator,
+                ctypes.c_uint(len(keys)),
+                c_str_array(keys),
+                c_str_array([attr(attrs[k]) for k in keys]),
+                ctypes.byref(handle),
+            )
+        )
+        symbol = self.mx.sym.Symbol(handle)
+        self.check(self.lib.NNSymbolCompose(handle, c_str("op"), ctypes.c_uint(0), None, None))
+        return symbol
+
+    def run(self, case):
+        """The record of a case: names, results, or the error with the stage at which it came."""
+        with self.mx.util.np_shape(getattr(case, "np_shape", False)):
+            return getattr(self, "run_" + case.kind)(case)
+
+    def array(self, value):
+        array = self.mx.nd.empty(value.shape, self.mx.cpu(), value.dtype)
+        if value.size:
+            flat = np.ascontiguousarray(value)
+            self.check(
+                self.lib.MXNDArraySyncCopyFromCPU(
+                    array.handle, flat.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(flat.size)
+                )
+            )
+        return array
+
+    def run_op(self, case):
+        record = {}
+        stage = "create"
+        try:
+            symbol = self.symbol(case.op, case.attrs)
+            names = symbol.list_inputs()
+            record["names"] = [short(n) for n in names]
+            record["output_names"] = [short(n) for n in symbol.list_outputs()]
+            if len(names) != len(case.inputs):
+                return {"skip": "takes %s, case gives %d inputs" % (names, len(case.inputs))}
+            stage = "run"
+            record.update(self.invoke(case) if case.imperative else self.execute(symbol, names, case))
+        except self.mx.base.MXNetError as error:
+            record["error"] = failure(stage, error)
+        return record
+
+    def invoke(self, case):
+        arrays = [self.array(np.asarray(v)) for v in case.inputs]
+        function = getattr(self.mx.nd._internal, case.op)
+        outputs = function(*arrays, **{k: attr(v) for k, v in case.attrs.items()})
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        return {"outputs": [o.asnumpy() for o in outputs]}
+
+    def execute(self, symbol, names, case):
+        aux_names = set(symbol.list_auxiliary_states())
+        arrays = {n: self.array(np.asarray(v)) for n, v in zip(names, case.inputs)}
+        args = {n: a for n, a in arrays.items() if n not in aux_names}
+        aux = {n: a for n, a in arrays.items() if n in aux_names}
+        wanted = wanted_gradients(case, list(args))
+        grads = {n: self.array(start_of_gradient(case, arrays[n])) for n in wanted}
+        requests = {n: case.req if n in wanted else "null" for n in args}
+        executor = symbol.bind(self.mx.cpu(), args, args_grad=grads, grad_req=requests, aux_states=aux)
+        executor.forward(is_train=case.train)
+        result = {"outputs": [o.asnumpy() for o in executor.outputs]}
+        if wanted:
+            result["head_grads"] = head_gradients(case, result["outputs"])
+            if case.req == "add":
+                result["grads_before"] = [(short(n), grads[n].asnumpy()) for n in wanted]
+            try:
+                executor.backward([self.array(h) for h in result["head_grads"]], is_train=case.train)
+                result["grads"] = [(short(n), grads[n].asnumpy()) for n in wanted]
+            except self.mx.base.MXNetError as error:
+                result["error"] = failure("backward", error)
+        result["aux"] = [(short(n), aux[n].asnumpy()) for n in symbol.list_auxiliary_states()]
+        return result
+
+    def run_infer(self, case):
+        record = {}
+        try:
+            symbol = self.symbol(case.op, case.attrs)
+            record["names"] = [short(n) for n in symbol.list_inputs()]
+            record["arg_names"] = [short(n) for n in symbol.list_arguments()]
+            record["aux_names"] = [short(n) for n in symbol.list_auxiliary_states()]
+            record["output_names"] = [short(n) for n in symbol.list_outputs()]
+            if case.shapes is not None:
+                known = {"op_" + k: v for k, v in case.shapes.items()}
+                record["inferred"] = tuples(symbol.infer_shape_partial(**known))
+            if case.types is not None:
+                known = {"op_" + k: v for k, v in case.types.items()}
+                record["inferred"] = type_names(symbol.infer_type_partial(**known))
+        except self.mx.base.MXNetError as error:
+            record["error"] = failure("infer", error)
+        return record
+
+    def run_graph(self, case):
+        with self.mx.name.NameManager():
+            symbol = case.build(self.mx)
+        record = {
+            "json": symbol.tojson(),
+            "arg_names": symbol.list_arguments(),
+            "aux_names": symbol.list_auxiliary_states(),
+            "output_names": symbol.list_outputs(),
+            "internals": symbol.get_internals().list_outputs(),
+            "attr_dict": symbol.attr_dict(),
+            "inferred": tuples(symbol.infer_shape_partial(**case.shapes)),
+            "inferred_types": type_names(symbol.infer_type_partial(**case.types)),
+        }
+        reloaded = self.mx.sym.load_json(record["json"])
+        record["json_is_stable"] = json.loads(reloaded.tojson()) == json.loads(record["json"])
+        return record
+
+
+def short(name):
+    return name[3:] if name.startswith("op_") else name
+
+
+# What MXNet says where it lacks a kernel, rather than where the call is wrong.
+LIMITS = re.compile(
+    "Unknown type enum|does not support|doesn't support|[Oo]nly supports? |not supported yet|non-differentiable"
+    "|Too many reduction|data type do not match specified|delay_alloc|Shape size mismatch"
+)
+
+
+def failure(stage, error):
+    """An error's record. `limit` marks what MXNet merely lacks: another engine may give a value there."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = next((line for line in lines if "Check failed" in line or "Error" in line), lines[0] if lines else "")
+    text = re.sub(r"\[[\d:]+\] \.\./src\S+ ", "", text)
+    for marker in ("Check failed:", "Error:"):
+        if marker in text:
+            text = text[text.index(marker) :]
+            break
+    record = {"stage": stage, "message": text[:300]}
+    if LIMITS.search(text):
+        record["limit"] = True
+    return record
+
+
+def wanted_gradients(case, names):
+    if case.grad is None:
+        return []
+    if case.grad == "all":
+        return names
+    return ["op_" + n for n in case.grad]
+
+
+def start_of_gradient(case, array):
+    """What a gradient array holds before backward: something for `add`, a mark that must vanish for `write`."""
+    fill = 0.5 if case.req == "add" and array.dtype.__name__ in FLOATS else 1
+    return np.full(array.shape, fill, array.dtype)
+
+
+def head_gradients(case, outputs):
+    if case.head is not None:
+        return [np.asarray(h) for h in case.head]
+    heads = []
+    for index, out in enumerate(outputs):
+        rng = np.random.RandomState(zlib.crc32(repr((out.shape, index)).encode()) & 0x7FFFFFFF)
+        heads.append((rng.randint(-16, 17, out.shape) / 8.0).astype(out.dtype))
+    return heads
+
+
+def tuples(parts):
+    return [None if p is None else [None if s is None else list(s) for s in p] for p in parts]
+
+
+def type_names(parts):
+    return [None if p is None else [None if t is None else np.dtype(t).name for t in p] for p in parts]
