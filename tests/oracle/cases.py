@@ -25,13 +25,15 @@ class OpCase:
     np_shape: bool = False
     """Whether zero-size and zero-dimensional arrays exist (MXNet's numpy shape semantics)."""
     compare: str = "data"
-    """`data` compares values; `shape` only shapes and types, for random results."""
+    """`data` compares values; `first` those of the first output alone; `shape` none, for random results."""
     rtol: Optional[float] = None
     atol: Optional[float] = None
     head: Optional[list] = None
     """Gradients of the outputs; made from the outputs' shapes when absent."""
     imperative: bool = False
     """Called on arrays directly, for operators that the executor cannot infer."""
+    refuse: bool = False
+    """Not run, because MXNet reads foreign memory here or ends the process: an engine must refuse the call."""
     why: str = ""
 
     kind = "op"

@@ -60,6 +60,8 @@ def records(family, count):
         except EOFError:
             results.append(None)
         child.join()
+        if child.exitcode > 0:
+            sys.exit("%s: case %d failed in Python" % (family, len(results)))
     return results
 
 
@@ -69,7 +71,7 @@ def generate(family, check, verbose):
     tally = Counter()
     for case, record in zip(cases, records(family, len(cases))):
         if record is None:
-            record = {"error": {"stage": "crash", "message": "MXNet ends the process"}}
+            sys.exit("%s: %s %s ends the process: mark it `refuse` or leave it out" % (family, case.op, case.attrs))
         if "skip" in record:
             sys.exit("%s: %s %s: %s" % (family, case.op, case.attrs, record["skip"]))
         tally["error" if "error" in record else "value"] += 1

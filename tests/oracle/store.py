@@ -63,7 +63,8 @@ class Store:
                 line[key] = getattr(case, key)
         if "outputs" in record:
             line["outputs"] = [
-                self.output(case, v, n) for n, v in zip(record["output_names"], record["outputs"])
+                self.output(case, i, v, n)
+                for i, (n, v) in enumerate(zip(record["output_names"], record["outputs"]))
             ]
         if "head_grads" in record:
             line["head_grads"] = [self.array(v) for v in record["head_grads"]]
@@ -71,8 +72,8 @@ class Store:
             if record.get(key):
                 line[key] = [self.array(v, n) for n, v in record[key]]
 
-    def output(self, case, value, name):
-        if case.compare == "shape":
+    def output(self, case, index, value, name):
+        if case.compare == "shape" or (case.compare == "first" and index > 0):
             return {"name": name, "dtype": value.dtype.name, "shape": list(value.shape)}
         return self.array(value, name)
 

@@ -37,7 +37,7 @@ def ranges():
         yield OpCase("_arange", [], attrs)
     for attrs in ({"start": 0, "stop": 1, "num": 5}, {"start": 0, "stop": 1, "num": 5, "endpoint": False},
                   {"start": 2, "stop": -2, "num": 3}, {"start": 1, "stop": 2, "num": 1}):
-        yield OpCase("_linspace", [], dict(attrs, step=None, repeat=1))
+        yield OpCase("_linspace", [], attrs)
     for attrs in ({}, {"axis": 1}, {"start": 2, "step": "0.5"}, {"axis": -1, "repeat": 1}):
         yield OpCase("_contrib_arange_like", [data((2, 3))], attrs)
 
