@@ -1,10 +1,12 @@
 //! The loops around the microkernel.
 //!
-//! B is packed a block of `INNER_BYTES` x `OUTER_COLS` at a time by all threads together; then blocks of rows of C are
+//! Large products: B is packed a block of `INNER_BYTES` x `OUTER_COLS` at a time by all threads together; then blocks of rows of C are
 //! shared out, and each packs its own part of A. A block of A stays in the second-level cache while the panels of B
-//! stream past it.
+//! stream past it. Operands that are used only once or twice are read where they are: packing would cost more than it
+//! saves. Products of a few rows with weights stored as (n, k) are dot products of vectors (`few_rows`).
 
 use super::epilogue::Epilogue;
+use super::few_rows;
 use super::packed::{PackedA, PackedB};
 use crate::par::{self, MatMut, MatRef};
 use crate::simd::microkernel::{Element, MicroKernel, Panel};
@@ -20,6 +22,12 @@ const OUTER_COLS: usize = 2048;
 const PARALLEL_WORK: usize = 1 << 20;
 /// Panels of B that a task packs at least.
 const TASK_PANELS: usize = 4;
+/// The most bytes of a B that is read in place by several rows of tiles; about what the first-level cache holds.
+const IN_PLACE_BYTES: usize = 32 << 10;
+/// The inner dimension of a block of a B that is read in place by one row of tiles: few enough pages at a time.
+const IN_PLACE_DEPTH: usize = 32;
+/// The most panels of B for which A is read in place.
+const IN_PLACE_PANELS: usize = 2;
 
 /// The blocks that the inner dimension is divided into: as few as possible, of equal length up to rounding. They depend
 /// on nothing else, which keeps results independent of the number of threads.
@@ -44,6 +52,7 @@ pub(super) enum Right<'a, T: 'static> {
 }
 
 /// A matrix product to be computed.
+#[derive(Clone, Copy)]
 pub(super) struct Product<'a, T: 'static> {
     pub kernel: &'static MicroKernel<T>,
     pub alpha: T,
@@ -51,6 +60,8 @@ pub(super) struct Product<'a, T: 'static> {
     pub b: Right<'a, T>,
     pub beta: T,
     pub epilogue: &'a Epilogue<'a, T>,
+    /// The most threads to use.
+    pub threads: usize,
 }
 
 /// A block of columns of C and of the inner dimension.
@@ -61,8 +72,10 @@ struct Block<'b, T> {
     inner: Range<usize>,
     /// Whether this is the last inner block.
     last: bool,
-    /// The panels of B.
+    /// The elements of B in panels of `nr` columns, `panel` elements apart, with steps `step` elements apart.
     b: &'b [T],
+    step: usize,
+    panel: usize,
 }
 
 impl<T: Element> Product<'_, T> {
@@ -76,37 +89,81 @@ impl<T: Element> Product<'_, T> {
         if m == 0 || n == 0 {
             return;
         }
+        if let (Left::View(a), Right::View(b), 1, 1, 2..) = (self.a, self.b, n, c.row_stride(), m) {
+            // A column of C is its transpose's row, which suits vectors.
+            let epilogue = self.epilogue.t();
+            let product = Product { a: Left::View(b.t()), b: Right::View(a.t()), epilogue: &epilogue, ..*self };
+            return product.run(c.into_row());
+        }
         if k == 0 || self.alpha == T::zero() {
             scale(&mut c, self.beta);
             return self.epilogue.apply(0, 0, c);
         }
-        let threads = if m * n * k < PARALLEL_WORK { 1 } else { par::num_threads() };
+        let product = Product { threads: if m * n * k < PARALLEL_WORK { 1 } else { self.threads }, ..*self };
+        if let (Left::View(a), Right::View(b)) = (self.a, self.b)
+            && few_rows::suits(self.kernel, a, b)
+        {
+            return few_rows::run(&product, a, b, c);
+        }
         for col in (0..n).step_by(OUTER_COLS) {
             let cols = OUTER_COLS.min(n - col);
-            for inner in inner_blocks::<T>(k) {
-                let last = inner.end == k;
-                let c = c.block(0, col, m, cols);
-                match self.b {
-                    Right::Packed(b) => {
-                        let b = b.panels(inner.start, inner.len(), col);
-                        self.rows(threads, &Block { col, inner, last, b }, c);
-                    }
-                    Right::View(b) => {
-                        par::with_scratch(self.kernel.packed_b_len(cols, inner.len()), |packed: &mut [T]| {
-                            self.pack_b(threads, b.block(inner.start, col, inner.len(), cols), packed);
-                            self.rows(threads, &Block { col, inner, last, b: packed }, c);
-                        });
-                    }
-                }
+            match self.b {
+                Right::View(b) if self.in_place(b, m) => product.unpacked(b, col, c.block(0, col, m, cols)),
+                _ => inner_blocks::<T>(k).for_each(|inner| product.packed(inner, col, c.block(0, col, m, cols))),
             }
+        }
+    }
+
+    /// Whether a B for `m` rows of C had better be read where it is.
+    fn in_place(&self, b: MatRef<'_, T>, m: usize) -> bool {
+        b.col_stride() == 1 && (m <= self.kernel.mr() || b.rows() * b.row_stride() * size_of::<T>() <= IN_PLACE_BYTES)
+    }
+
+    /// One block of columns of C, from `col` on, with B read in place.
+    fn unpacked(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
+        let (k, cols) = (b.rows(), c.cols());
+        let depth = if c.rows() <= self.kernel.mr() { IN_PLACE_DEPTH } else { k };
+        let (step, panel) = (b.row_stride(), self.kernel.nr());
+        self.share(c, |row, at, mut c| {
+            for start in (0..k).step_by(depth) {
+                let inner = start..(start + depth).min(k);
+                let (last, b) = (inner.end == k, b.block(start, col, inner.len(), cols).data());
+                let (rows, cols) = (c.rows(), c.cols());
+                self.task(&Block { col, inner, last, b, step, panel }, row, at, c.block(0, 0, rows, cols));
+            }
+        });
+    }
+
+    /// One block of columns of C, from `col` on, and one inner block, with B in packed form.
+    fn packed(&self, inner: Range<usize>, col: usize, c: MatMut<'_, T>) {
+        let (cols, depth) = (c.cols(), inner.len());
+        let last = inner.end == self.depth();
+        let (step, panel) = (self.kernel.nr(), self.kernel.nr() * depth);
+        match self.b {
+            Right::Packed(b) => {
+                let b = b.panels(inner.start, depth, col);
+                self.blocks(&Block { col, inner, last, b, step, panel }, c);
+            }
+            Right::View(b) => par::with_scratch(self.kernel.packed_b_len(cols, depth), |packed: &mut [T]| {
+                self.pack_b(b.block(inner.start, col, depth, cols), packed);
+                self.blocks(&Block { col, inner, last, b: packed, step, panel }, c);
+            }),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        match self.a {
+            Left::View(a) => a.cols(),
+            Left::Packed(a) => a.cols(),
         }
     }
 
     /// The inner dimension.
     fn check(&self, m: usize, n: usize) -> usize {
-        let (rows, left) = match self.a {
-            Left::View(a) => (a.rows(), a.cols()),
-            Left::Packed(a) => (a.rows(), a.cols()),
+        let left = self.depth();
+        let rows = match self.a {
+            Left::View(a) => a.rows(),
+            Left::Packed(a) => a.rows(),
         };
         let (right, cols) = match self.b {
             Right::View(b) => (b.rows(), b.cols()),
@@ -120,35 +177,36 @@ impl<T: Element> Product<'_, T> {
         left
     }
 
-    fn pack_b(&self, threads: usize, b: MatRef<'_, T>, packed: &mut [T]) {
+    fn pack_b(&self, b: MatRef<'_, T>, packed: &mut [T]) {
         let (kernel, nr) = (self.kernel, self.kernel.nr());
-        if threads == 1 {
+        if self.threads == 1 {
             return kernel.pack_b(b, packed);
         }
         let panels = b.cols().div_ceil(nr);
-        let group = TASK_PANELS.max(panels.div_ceil(4 * threads));
+        let group = TASK_PANELS.max(panels.div_ceil(4 * self.threads));
         par::parallel_rows(packed, group * nr * b.rows(), 1, |i, out| {
             let col = i * group * nr;
             kernel.pack_b(b.block(0, col, b.rows(), (group * nr).min(b.cols() - col)), out);
         });
     }
 
-    /// One block of columns of C, and one inner block, for all rows.
-    fn rows(&self, threads: usize, block: &Block<'_, T>, mut c: MatMut<'_, T>) {
-        let (kernel, m, n) = (self.kernel, c.rows(), c.cols());
+    /// Calls `f(row, col, block)` for blocks of C of whole tiles, in parallel if there are several threads.
+    fn share(&self, mut c: MatMut<'_, T>, f: impl Fn(usize, usize, MatMut<'_, T>) + Sync) {
+        let (kernel, m, n, threads) = (self.kernel, c.rows(), c.cols(), self.threads);
         let (tiles_down, tiles_across) = (m.div_ceil(kernel.mr()), n.div_ceil(kernel.nr()));
         let task_tiles = (TASK_ROWS / kernel.mr()).max(1);
         if threads == 1 {
             let rows = task_tiles * kernel.mr();
-            for row in (0..m).step_by(rows) {
-                self.task(block, row, 0, c.block(row, 0, rows.min(m - row), n));
-            }
-            return;
+            return (0..m).step_by(rows).for_each(|row| f(row, 0, c.block(row, 0, rows.min(m - row), n)));
         }
         let down = tiles_down.div_ceil(task_tiles).next_multiple_of(threads).min(tiles_down);
         let across = threads.div_ceil(down).min(tiles_across);
         let (rows, cols) = (tiles_down.div_ceil(down) * kernel.mr(), tiles_across.div_ceil(across) * kernel.nr());
-        par::parallel_blocks(c, rows, cols, |row, col, c| self.task(block, row, col, c));
+        par::parallel_blocks(c, rows, cols, f);
+    }
+
+    fn blocks(&self, block: &Block<'_, T>, c: MatMut<'_, T>) {
+        self.share(c, |row, col, c| self.task(block, row, col, c));
     }
 
     /// The part of a block whose place in it is (`row`, `col`).
@@ -156,29 +214,48 @@ impl<T: Element> Product<'_, T> {
         if block.inner.start == 0 && self.beta != T::zero() {
             scale(&mut c, self.beta);
         }
-        let depth = block.inner.len();
+        let (kernel, depth, rows) = (self.kernel, block.inner.len(), c.rows());
+        let panels = |packed: &[T], i: usize, b: Panel<'_, T>, tile: MatMut<'_, T>, accumulate: bool| {
+            let a = Panel { data: &packed[i * depth..], step: kernel.mr() };
+            kernel.tile(depth, self.alpha, a, b, tile, accumulate);
+        };
         match self.a {
-            Left::Packed(a) => self.tiles(block, row, col, a.panels(block.inner.start, depth, row), c),
+            Left::Packed(a) => {
+                let a = a.panels(block.inner.start, depth, row);
+                self.tiles(block, (row, col), c, |i, b, tile, accumulate| panels(a, i, b, tile, accumulate));
+            }
             Left::View(a) => {
-                let a = a.block(row, block.inner.start, c.rows(), depth);
-                par::with_scratch(self.kernel.packed_a_len(c.rows(), depth), |packed: &mut [T]| {
-                    self.kernel.pack_a(a, packed);
-                    self.tiles(block, row, col, packed, c);
+                let a = a.block(row, block.inner.start, rows, depth);
+                if c.cols() <= IN_PLACE_PANELS * kernel.nr() {
+                    return self.tiles(block, (row, col), c, |i, b, tile, accumulate| {
+                        kernel.strided_tile(self.alpha, a.block(i, 0, tile.rows(), depth), b, tile, accumulate);
+                    });
+                }
+                par::with_scratch(kernel.packed_a_len(rows, depth), |packed: &mut [T]| {
+                    kernel.pack_a(a, packed);
+                    self.tiles(block, (row, col), c, |i, b, tile, accumulate| panels(packed, i, b, tile, accumulate));
                 });
             }
         }
     }
 
-    fn tiles(&self, block: &Block<'_, T>, row: usize, col: usize, a: &[T], mut c: MatMut<'_, T>) {
-        let (kernel, m, n, depth) = (self.kernel, c.rows(), c.cols(), block.inner.len());
+    /// Calls `tile(i, b, c, accumulate)` for every tile `c`, whose first row is `i`, of the part of a block at
+    /// (`row`, `col`), and applies the epilogue.
+    fn tiles(
+        &self,
+        block: &Block<'_, T>,
+        (row, col): (usize, usize),
+        mut c: MatMut<'_, T>,
+        tile: impl Fn(usize, Panel<'_, T>, MatMut<'_, T>, bool),
+    ) {
+        let (mr, nr, m, n) = (self.kernel.mr(), self.kernel.nr(), c.rows(), c.cols());
         let accumulate = block.inner.start > 0 || self.beta != T::zero();
         let finish = block.last && !self.epilogue.is_empty();
-        for j in (0..n).step_by(kernel.nr()) {
-            let cols = kernel.nr().min(n - j);
-            let b = Panel { data: &block.b[(col + j) * depth..], step: kernel.nr() };
-            for i in (0..m).step_by(kernel.mr()) {
-                let a = Panel { data: &a[i * depth..], step: kernel.mr() };
-                kernel.tile(depth, self.alpha, a, b, c.block(i, j, kernel.mr().min(m - i), cols), accumulate);
+        for j in (0..n).step_by(nr) {
+            let cols = nr.min(n - j);
+            let b = Panel { data: &block.b[(col + j) / nr * block.panel..], step: block.step };
+            for i in (0..m).step_by(mr) {
+                tile(i, b, c.block(i, j, mr.min(m - i), cols), accumulate);
             }
             if finish {
                 self.epilogue.apply(row, block.col + col + j, c.block(0, j, m, cols));
@@ -188,7 +265,7 @@ impl<T: Element> Product<'_, T> {
 }
 
 /// C = `factor` C; zero whatever C holds if the factor is zero.
-fn scale<T: Element>(c: &mut MatMut<'_, T>, factor: T) {
+pub(super) fn scale<T: Element>(c: &mut MatMut<'_, T>, factor: T) {
     if factor == T::one() {
         return;
     }

@@ -44,7 +44,17 @@ impl<T> Default for Epilogue<'_, T> {
     }
 }
 
-impl<T: Element> Epilogue<'_, T> {
+impl<'a, T: Element> Epilogue<'a, T> {
+    /// What does the same to the transpose of C.
+    pub(super) fn t(&self) -> Epilogue<'a, T> {
+        let bias = match self.bias {
+            Bias::None => Bias::None,
+            Bias::PerRow(bias) => Bias::PerCol(bias),
+            Bias::PerCol(bias) => Bias::PerRow(bias),
+        };
+        Epilogue { bias, residual: self.residual.map(MatRef::t), activation: self.activation }
+    }
+
     /// # Panics
     /// When the bias or the residual does not fit a C of `rows` x `cols`.
     pub(super) fn check(&self, rows: usize, cols: usize) {

@@ -6,6 +6,7 @@
 
 mod driver;
 mod epilogue;
+mod few_rows;
 mod packed;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub use crate::simd::microkernel::Element;
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use packed::{PackedA, PackedB};
 
+use crate::par;
 use crate::simd::microkernel::MicroKernel;
 use driver::{Left, Product, Right};
 
@@ -51,7 +53,7 @@ fn gemm_with<T: Element>(
     c: MatMut<'_, T>,
     epilogue: &Epilogue<'_, T>,
 ) {
-    Product { kernel, alpha, a: Left::View(a), b: Right::View(b), beta, epilogue }.run(c);
+    Product { kernel, alpha, a: Left::View(a), b: Right::View(b), beta, epilogue, threads: par::num_threads() }.run(c);
 }
 
 /// [`gemm_fused`] with an A that was packed beforehand (constant weights on the left, as in a convolution).
@@ -66,7 +68,16 @@ pub fn gemm_packed_a<T: Element>(
     c: MatMut<'_, T>,
     epilogue: &Epilogue<'_, T>,
 ) {
-    Product { kernel: a.kernel(), alpha, a: Left::Packed(a), b: Right::View(b), beta, epilogue }.run(c);
+    Product {
+        kernel: a.kernel(),
+        alpha,
+        a: Left::Packed(a),
+        b: Right::View(b),
+        beta,
+        epilogue,
+        threads: par::num_threads(),
+    }
+    .run(c);
 }
 
 /// [`gemm_fused`] with a B that was packed beforehand (constant weights on the right, as in a fully connected layer).
@@ -81,5 +92,14 @@ pub fn gemm_packed_b<T: Element>(
     c: MatMut<'_, T>,
     epilogue: &Epilogue<'_, T>,
 ) {
-    Product { kernel: b.kernel(), alpha, a: Left::View(a), b: Right::Packed(b), beta, epilogue }.run(c);
+    Product {
+        kernel: b.kernel(),
+        alpha,
+        a: Left::View(a),
+        b: Right::Packed(b),
+        beta,
+        epilogue,
+        threads: par::num_threads(),
+    }
+    .run(c);
 }

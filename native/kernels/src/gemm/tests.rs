@@ -129,6 +129,33 @@ fn larger_than_the_blocks() {
 }
 
 #[test]
+fn vectors_and_few_rows() {
+    for (m, n, k) in [(1, 50, 70), (50, 1, 70), (5, 9, 33), (12, 6, 64), (1, 1, 200), (3, 40, 100), (90, 4, 40)] {
+        one_shape::<f32>(m, n, k, &[0, 1, 2]);
+        one_shape::<f64>(m, n, k, &[0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_dense_column_gets_its_epilogue() {
+    let (m, k) = (77, 130);
+    let (a, x, bias) = (noise::<f32>(m * k, 1), noise::<f32>(k, 2), noise::<f32>(m, 3));
+    let (a, x) = (MatRef::row_major(&a, m, k), MatRef::row_major(&x, k, 1));
+    let expected: Vec<f64> = reference(1.0, a, x, 0.0, &[], 1)
+        .iter()
+        .zip(&bias)
+        .map(|(sum, &bias)| (sum + 2.0 * value(bias)).max(0.0))
+        .collect();
+    let residual = Some(MatRef::row_major(&bias, m, 1));
+    let epilogue = Epilogue { bias: Bias::PerRow(&bias), residual, activation: Activation::Relu };
+    for kernel in kernels::<f32>() {
+        let mut c = vec![0.0; m];
+        gemm_with(kernel, 1.0, a, x, 0.0, MatMut::row_major(&mut c, m, 1), &epilogue);
+        check("column", &c, &[], 1, 1, &expected, k);
+    }
+}
+
+#[test]
 fn packed_operands_and_epilogue() {
     fn relu(x: f64) -> f64 {
         x.max(0.0)

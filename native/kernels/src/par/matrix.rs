@@ -170,6 +170,21 @@ impl<'a, T> MatMut<'a, T> {
         unsafe { self.part(row, col, rows, cols) }
     }
 
+    /// The elements of a column with adjacent rows as one row.
+    ///
+    /// # Panics
+    /// When there are several columns or rows are not adjacent.
+    pub fn into_row(self) -> MatMut<'a, T> {
+        assert!(
+            self.cols == 1 && self.row_stride == 1,
+            "a {} x {} matrix with a row stride of {} is not a dense column",
+            self.rows,
+            self.cols,
+            self.row_stride
+        );
+        MatMut { rows: 1, cols: self.rows, row_stride: self.rows, ..self }
+    }
+
     /// # Safety
     /// The part must lie within the matrix and be covered by no other reference during its life.
     unsafe fn part<'b>(&self, row: usize, col: usize, rows: usize, cols: usize) -> MatMut<'b, T> {

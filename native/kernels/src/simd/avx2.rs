@@ -1,7 +1,8 @@
 //! The microkernels in AVX2 with fused multiply-add: 6 rows of two vectors fill 12 of the 16 registers.
 
-use super::microkernel::{MicroKernel, TileArgs, TileFn};
-use super::{Isa, portable};
+use super::Isa;
+use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
+use super::portable::{self, pairwise_sum};
 use std::arch::x86_64::*;
 
 const MR: usize = 6;
@@ -12,6 +13,8 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     nr: 16,
     lanes: 8,
     tiles: &TILES_F32,
+    strided_tiles: &STRIDED_F32,
+    dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32,
     copy: portable::copy,
 };
@@ -22,6 +25,8 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     nr: 8,
     lanes: 4,
     tiles: &TILES_F64,
+    strided_tiles: &STRIDED_F64,
+    dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
     copy: portable::copy,
 };
@@ -47,11 +52,12 @@ fn mask_f64(lanes: usize) -> __m256i {
 }
 
 macro_rules! tile {
-    ($name:ident, $table:ident, $t:ty, $lanes:literal, $mask:ident, $zero:ident, $load:ident, $masked_load:ident,
-     $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
-        /// A tile of M rows and V vectors a row. See `TileFn`.
+    ($name:ident, $table:ident, $strided:ident, $t:ty, $lanes:literal, $mask:ident, $zero:ident, $load:ident,
+     $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
+        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn $name<const M: usize, const V: usize>(args: &TileArgs<$t>) {
+        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+            let a_row = if PACKED { 1 } else { args.a_row };
             let mask = $mask(args.tail);
             let full = args.tail == $lanes;
             let mut sums = [[$zero(); V]; M];
@@ -70,7 +76,7 @@ macro_rules! tile {
                     let last = b.add($lanes * (V - 1));
                     y[V - 1] = if full { $load(last) } else { $masked_load(last, mask) };
                     for i in 0..M {
-                        let x = $set(*a.add(i));
+                        let x = $set(*a.add(i * a_row));
                         for v in 0..V {
                             sums[i][v] = $fma(x, y[v], sums[i][v]);
                         }
@@ -97,18 +103,32 @@ macro_rules! tile {
         }
 
         static $table: [TileFn<$t>; 2 * MR] = [
-            $name::<1, 1>,
-            $name::<2, 1>,
-            $name::<3, 1>,
-            $name::<4, 1>,
-            $name::<5, 1>,
-            $name::<6, 1>,
-            $name::<1, 2>,
-            $name::<2, 2>,
-            $name::<3, 2>,
-            $name::<4, 2>,
-            $name::<5, 2>,
-            $name::<6, 2>,
+            $name::<1, 1, true>,
+            $name::<2, 1, true>,
+            $name::<3, 1, true>,
+            $name::<4, 1, true>,
+            $name::<5, 1, true>,
+            $name::<6, 1, true>,
+            $name::<1, 2, true>,
+            $name::<2, 2, true>,
+            $name::<3, 2, true>,
+            $name::<4, 2, true>,
+            $name::<5, 2, true>,
+            $name::<6, 2, true>,
+        ];
+        static $strided: [TileFn<$t>; 2 * MR] = [
+            $name::<1, 1, false>,
+            $name::<2, 1, false>,
+            $name::<3, 1, false>,
+            $name::<4, 1, false>,
+            $name::<5, 1, false>,
+            $name::<6, 1, false>,
+            $name::<1, 2, false>,
+            $name::<2, 2, false>,
+            $name::<3, 2, false>,
+            $name::<4, 2, false>,
+            $name::<5, 2, false>,
+            $name::<6, 2, false>,
         ];
     };
 }
@@ -116,6 +136,7 @@ macro_rules! tile {
 tile!(
     tile_f32,
     TILES_F32,
+    STRIDED_F32,
     f32,
     8,
     mask_f32,
@@ -131,6 +152,7 @@ tile!(
 tile!(
     tile_f64,
     TILES_F64,
+    STRIDED_F64,
     f64,
     4,
     mask_f64,
@@ -142,6 +164,76 @@ tile!(
     _mm256_mul_pd,
     _mm256_storeu_pd,
     _mm256_maskstore_pd
+);
+
+macro_rules! dots {
+    ($name:ident, $t:ty, $lanes:literal, $mask:ident, $zero:ident, $load:ident, $masked_load:ident, $fma:ident,
+     $store:ident) => {
+        /// The dot products of M rows with four columns. See `DotFn`.
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
+            let mut sums = [[$zero(); DOT]; M];
+            // Columns that do not exist are replaced by the last one.
+            let columns: [*const $t; DOT] =
+                std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
+            let whole = args.depth / $lanes * $lanes;
+            for p in (0..whole).step_by($lanes) {
+                // SAFETY: these rows and columns have a whole vector of elements from `p` on.
+                unsafe {
+                    let y = columns.map(|column| $load(column.add(p)));
+                    for i in 0..M {
+                        let x = $load(args.a.add(i * args.a_row + p));
+                        for j in 0..DOT {
+                            sums[i][j] = $fma(x, y[j], sums[i][j]);
+                        }
+                    }
+                }
+            }
+            if whole < args.depth {
+                let mask = $mask(args.depth - whole);
+                // SAFETY: the mask selects elements of these rows and columns only.
+                unsafe {
+                    let y = columns.map(|column| $masked_load(column.add(whole), mask));
+                    for i in 0..M {
+                        let x = $masked_load(args.a.add(i * args.a_row + whole), mask);
+                        for j in 0..DOT {
+                            sums[i][j] = $fma(x, y[j], sums[i][j]);
+                        }
+                    }
+                }
+            }
+            for (row, sums) in out.iter_mut().zip(sums) {
+                *row = sums.map(|sum| {
+                    let mut terms = [0.0; $lanes];
+                    // SAFETY: the array has room for a vector.
+                    unsafe { $store(terms.as_mut_ptr(), sum) };
+                    pairwise_sum(&terms)
+                });
+            }
+        }
+    };
+}
+dots!(
+    dots_f32,
+    f32,
+    8,
+    mask_f32,
+    _mm256_setzero_ps,
+    _mm256_loadu_ps,
+    _mm256_maskload_ps,
+    _mm256_fmadd_ps,
+    _mm256_storeu_ps
+);
+dots!(
+    dots_f64,
+    f64,
+    4,
+    mask_f64,
+    _mm256_setzero_pd,
+    _mm256_loadu_pd,
+    _mm256_maskload_pd,
+    _mm256_fmadd_pd,
+    _mm256_storeu_pd
 );
 
 /// See `TransposeFn`. Blocks of 8 x 8 are transposed in registers.

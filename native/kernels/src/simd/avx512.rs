@@ -1,6 +1,6 @@
 //! The microkernels in AVX-512: 14 rows of two vectors fill 28 of the 32 registers.
 
-use super::microkernel::{MicroKernel, TileArgs, TileFn};
+use super::microkernel::{DOT, DotArgs, MicroKernel, TileArgs, TileFn};
 use super::{Isa, portable};
 use std::arch::x86_64::*;
 
@@ -12,6 +12,8 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     nr: 32,
     lanes: 16,
     tiles: &TILES_F32,
+    strided_tiles: &STRIDED_F32,
+    dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32,
     copy: copy_f32,
 };
@@ -22,6 +24,8 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     nr: 16,
     lanes: 8,
     tiles: &TILES_F64,
+    strided_tiles: &STRIDED_F64,
+    dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
     copy: portable::copy,
 };
@@ -30,11 +34,12 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
 const AHEAD: usize = 8;
 
 macro_rules! tile {
-    ($name:ident, $table:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $load:ident, $masked_load:ident, $set:ident,
-     $fma:ident, $mul:ident, $masked_store:ident) => {
-        /// A tile of M rows and V vectors a row. See `TileFn`.
+    ($name:ident, $table:ident, $strided:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $load:ident,
+     $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $masked_store:ident) => {
+        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
         #[target_feature(enable = "avx512f")]
-        unsafe fn $name<const M: usize, const V: usize>(args: &TileArgs<$t>) {
+        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+            let a_row = if PACKED { 1 } else { args.a_row };
             let mask = <$mask>::MAX >> ($lanes - args.tail);
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
@@ -52,7 +57,7 @@ macro_rules! tile {
                     y[V - 1] = $masked_load(mask, b.add($lanes * (V - 1)));
                     _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_step * AHEAD).cast());
                     for i in 0..M {
-                        let x = $set(*a.add(i));
+                        let x = $set(*a.add(i * a_row));
                         for v in 0..V {
                             sums[i][v] = $fma(x, y[v], sums[i][v]);
                         }
@@ -77,34 +82,64 @@ macro_rules! tile {
         }
 
         static $table: [TileFn<$t>; 2 * MR] = [
-            $name::<1, 1>,
-            $name::<2, 1>,
-            $name::<3, 1>,
-            $name::<4, 1>,
-            $name::<5, 1>,
-            $name::<6, 1>,
-            $name::<7, 1>,
-            $name::<8, 1>,
-            $name::<9, 1>,
-            $name::<10, 1>,
-            $name::<11, 1>,
-            $name::<12, 1>,
-            $name::<13, 1>,
-            $name::<14, 1>,
-            $name::<1, 2>,
-            $name::<2, 2>,
-            $name::<3, 2>,
-            $name::<4, 2>,
-            $name::<5, 2>,
-            $name::<6, 2>,
-            $name::<7, 2>,
-            $name::<8, 2>,
-            $name::<9, 2>,
-            $name::<10, 2>,
-            $name::<11, 2>,
-            $name::<12, 2>,
-            $name::<13, 2>,
-            $name::<14, 2>,
+            $name::<1, 1, true>,
+            $name::<2, 1, true>,
+            $name::<3, 1, true>,
+            $name::<4, 1, true>,
+            $name::<5, 1, true>,
+            $name::<6, 1, true>,
+            $name::<7, 1, true>,
+            $name::<8, 1, true>,
+            $name::<9, 1, true>,
+            $name::<10, 1, true>,
+            $name::<11, 1, true>,
+            $name::<12, 1, true>,
+            $name::<13, 1, true>,
+            $name::<14, 1, true>,
+            $name::<1, 2, true>,
+            $name::<2, 2, true>,
+            $name::<3, 2, true>,
+            $name::<4, 2, true>,
+            $name::<5, 2, true>,
+            $name::<6, 2, true>,
+            $name::<7, 2, true>,
+            $name::<8, 2, true>,
+            $name::<9, 2, true>,
+            $name::<10, 2, true>,
+            $name::<11, 2, true>,
+            $name::<12, 2, true>,
+            $name::<13, 2, true>,
+            $name::<14, 2, true>,
+        ];
+        static $strided: [TileFn<$t>; 2 * MR] = [
+            $name::<1, 1, false>,
+            $name::<2, 1, false>,
+            $name::<3, 1, false>,
+            $name::<4, 1, false>,
+            $name::<5, 1, false>,
+            $name::<6, 1, false>,
+            $name::<7, 1, false>,
+            $name::<8, 1, false>,
+            $name::<9, 1, false>,
+            $name::<10, 1, false>,
+            $name::<11, 1, false>,
+            $name::<12, 1, false>,
+            $name::<13, 1, false>,
+            $name::<14, 1, false>,
+            $name::<1, 2, false>,
+            $name::<2, 2, false>,
+            $name::<3, 2, false>,
+            $name::<4, 2, false>,
+            $name::<5, 2, false>,
+            $name::<6, 2, false>,
+            $name::<7, 2, false>,
+            $name::<8, 2, false>,
+            $name::<9, 2, false>,
+            $name::<10, 2, false>,
+            $name::<11, 2, false>,
+            $name::<12, 2, false>,
+            $name::<13, 2, false>,
+            $name::<14, 2, false>,
         ];
     };
 }
@@ -112,6 +147,7 @@ macro_rules! tile {
 tile!(
     tile_f32,
     TILES_F32,
+    STRIDED_F32,
     f32,
     u16,
     16,
@@ -126,6 +162,7 @@ tile!(
 tile!(
     tile_f64,
     TILES_F64,
+    STRIDED_F64,
     f64,
     u8,
     8,
@@ -137,6 +174,60 @@ tile!(
     _mm512_mul_pd,
     _mm512_mask_storeu_pd
 );
+
+macro_rules! dots {
+    ($name:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $masked_load:ident, $fma:ident, $sums:ident) => {
+        /// The dot products of M rows with four columns. See `DotFn`.
+        #[target_feature(enable = "avx512f")]
+        unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
+            let mut sums = [[$zero(); DOT]; M];
+            // Columns that do not exist are replaced by the last one.
+            let columns: [*const $t; DOT] =
+                std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
+            for p in (0..args.depth).step_by($lanes) {
+                let mask = <$mask>::MAX >> ($lanes - (args.depth - p).min($lanes));
+                // SAFETY: the mask selects elements of these rows and columns only.
+                unsafe {
+                    let y = columns.map(|column| $masked_load(mask, column.add(p)));
+                    for i in 0..M {
+                        let x = $masked_load(mask, args.a.add(i * args.a_row + p));
+                        for j in 0..DOT {
+                            sums[i][j] = $fma(x, y[j], sums[i][j]);
+                        }
+                    }
+                }
+            }
+            for i in 0..M {
+                out[i] = $sums(sums[i]);
+            }
+        }
+    };
+}
+dots!(dots_f32, f32, u16, 16, _mm512_setzero_ps, _mm512_maskz_loadu_ps, _mm512_fmadd_ps, sums_f32);
+dots!(dots_f64, f64, u8, 8, _mm512_setzero_pd, _mm512_maskz_loadu_pd, _mm512_fmadd_pd, sums_f64);
+
+/// The sum of the elements of each of four vectors.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sums_f32(v: [__m512; DOT]) -> [f32; DOT] {
+    let pair = |x, y| _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
+    let (x, y) = (_mm512_castps_pd(pair(v[0], v[1])), _mm512_castps_pd(pair(v[2], v[3])));
+    // Each quarter now holds one term of each of the four sums.
+    let quads = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+    let halves = _mm512_add_ps(quads, _mm512_shuffle_f32x4::<0b01_00_11_10>(quads, quads));
+    let sum = _mm512_add_ps(halves, _mm512_shuffle_f32x4::<0b10_11_00_01>(halves, halves));
+    let mut out = [0.0; DOT];
+    // SAFETY: four elements are written into an array of four.
+    unsafe { _mm_storeu_ps(out.as_mut_ptr(), _mm512_castps512_ps128(sum)) };
+    out
+}
+
+/// The sum of the elements of each of four vectors.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sums_f64(v: [__m512d; DOT]) -> [f64; DOT] {
+    v.map(|v| _mm512_reduce_add_pd(v))
+}
 
 /// The lowest `lanes` bits, all 16 if there are more.
 fn mask(lanes: usize) -> u16 {

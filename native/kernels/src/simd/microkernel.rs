@@ -27,6 +27,8 @@ pub struct Panel<'a, T> {
 pub(super) struct TileArgs<T> {
     pub depth: usize,
     pub a: *const T,
+    /// The distance between rows of A, in elements; one if the function is for packed panels.
+    pub a_row: usize,
     pub a_step: usize,
     pub b: *const T,
     pub b_step: usize,
@@ -40,6 +42,23 @@ pub(super) struct TileArgs<T> {
 
 /// Computes one tile. A tile function reads the elements of its panels and touches the elements of its tile, no others.
 pub(super) type TileFn<T> = unsafe fn(&TileArgs<T>);
+
+/// The arguments of a dot function, unchecked: rows of A and columns of B, each of `depth` adjacent elements.
+pub(super) struct DotArgs<T> {
+    pub depth: usize,
+    pub a: *const T,
+    pub a_row: usize,
+    pub b: *const T,
+    pub b_col: usize,
+    /// One to four.
+    pub cols: usize,
+}
+
+/// Computes the dot products of M rows with up to four columns; row by row, four results a row.
+pub(super) type DotFn<T> = unsafe fn(&DotArgs<T>, &mut [[T; DOT]; DOT]);
+
+/// Rows and columns that a dot function takes at most.
+pub(super) const DOT: usize = 4;
 
 /// Writes `out[p * width + lane] = src[lane * stride + p]` for `lanes` x `depth` elements.
 pub(super) type TransposeFn<T> =
@@ -57,6 +76,10 @@ pub struct MicroKernel<T: 'static> {
     pub(super) lanes: usize,
     /// The function for `rows` rows and `vectors` vectors a row is at `(vectors - 1) * mr + rows - 1`.
     pub(super) tiles: &'static [TileFn<T>],
+    /// The same for an A whose rows are any distance apart.
+    pub(super) strided_tiles: &'static [TileFn<T>],
+    /// The function for `rows` rows is at `rows - 1`.
+    pub(super) dots: [DotFn<T>; DOT],
     pub(super) transpose: TransposeFn<T>,
     pub(super) copy: CopyFn<T>,
 }
@@ -117,24 +140,47 @@ impl<T: Element> MicroKernel<T> {
     ///
     /// # Panics
     /// When the tile is empty or larger than `mr` x `nr`, or a panel is too short.
-    pub fn tile(
+    pub fn tile(&self, depth: usize, alpha: T, a: Panel<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
+        assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
+        // SAFETY: A holds what the function for packed panels reads, as asserted.
+        unsafe { self.tile_of(self.tiles, depth, alpha, (a.data.as_ptr(), 1, a.step), b, c, accumulate) }
+    }
+
+    /// [`Self::tile`] for an A of (rows, depth) elements with any strides, not packed.
+    ///
+    /// # Panics
+    /// When the tile is empty or larger than `mr` x `nr`, A does not have its rows, or the panel of B is too short.
+    pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
+        assert!(a.rows() == c.rows(), "A has {} rows, the tile {}", a.rows(), c.rows());
+        let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
+        let source = (a.data().as_ptr(), a.row_stride(), a.col_stride());
+        // SAFETY: a view holds its elements, and the functions for packed panels are used with adjacent rows only.
+        unsafe { self.tile_of(tiles, a.cols(), alpha, source, b, c, accumulate) }
+    }
+
+    /// # Safety
+    /// A, given as the first element and the distances between rows and between steps, must have `depth` steps of the
+    /// rows of C, adjacent ones if `tiles` are those for packed panels.
+    #[inline]
+    unsafe fn tile_of(
         &self,
+        tiles: &[TileFn<T>],
         depth: usize,
         alpha: T,
-        a: Panel<'_, T>,
+        (a, a_row, a_step): (*const T, usize, usize),
         b: Panel<'_, T>,
         mut c: MatMut<'_, T>,
         accumulate: bool,
     ) {
         let (rows, cols) = (c.rows(), c.cols());
         assert!((1..=self.mr).contains(&rows) && (1..=self.nr).contains(&cols), "a tile of {rows} x {cols} elements");
-        assert!(holds(a, depth, rows), "the panel of A is too short for {rows} rows and depth {depth}");
         assert!(holds(b, depth, cols), "the panel of B is too short for {cols} columns and depth {depth}");
         let vectors = cols.div_ceil(self.lanes);
         let args = TileArgs {
             depth,
-            a: a.data.as_ptr(),
-            a_step: a.step,
+            a,
+            a_row,
+            a_step,
             b: b.data.as_ptr(),
             b_step: b.step,
             c: c.as_mut_ptr(),
@@ -143,9 +189,34 @@ impl<T: Element> MicroKernel<T> {
             accumulate,
             tail: cols - (vectors - 1) * self.lanes,
         };
-        // SAFETY: the panels hold what the function reads, as asserted; `c` stands for exclusive references to the tile;
-        // a microkernel is reachable only if the processor has its instructions (`microkernel_for`).
-        unsafe { self.tiles[(vectors - 1) * self.mr + rows - 1](&args) }
+        // SAFETY: A is as the caller says, the panel of B holds what the function reads, as asserted; `c` stands for
+        // exclusive references to the tile; a microkernel is reachable only if the processor has its instructions
+        // (`microkernel_for`).
+        unsafe { tiles[(vectors - 1) * self.mr + rows - 1](&args) }
+    }
+
+    /// The dot products of up to four rows of A with up to four columns of B; `out[i][j]` is that of row i and column j,
+    /// other elements of `out` are unspecified. The elements of a row of A, and those of a column of B, must be adjacent.
+    ///
+    /// # Panics
+    /// When the shapes do not fit or elements are not adjacent.
+    pub fn dots(&self, a: MatRef<'_, T>, b: MatRef<'_, T>, out: &mut [[T; DOT]; DOT]) {
+        let (rows, depth, cols) = (a.rows(), a.cols(), b.cols());
+        assert!(
+            depth == b.rows() && (1..=DOT).contains(&rows) && (1..=DOT).contains(&cols),
+            "dot products of ({rows}, {depth}) and ({}, {cols}) elements",
+            b.rows()
+        );
+        assert!(a.col_stride() == 1 && b.row_stride() == 1, "the terms of a dot product must be adjacent");
+        let (a_row, b_col) = (a.row_stride(), b.col_stride());
+        let args = DotArgs { depth, a: a.data().as_ptr(), a_row, b: b.data().as_ptr(), b_col, cols };
+        // SAFETY: views hold their elements, and the microkernel is reachable only if the processor has its instructions.
+        unsafe { self.dots[rows - 1](&args, out) }
+    }
+
+    /// Elements of a vector.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes
     }
 
     /// The elements that `pack_a` writes for `rows` rows and an inner dimension of `depth`.

@@ -1,36 +1,46 @@
 //! The microkernel in plain Rust, for the compiler to vectorise.
 
 use super::Isa;
-use super::microkernel::{Element, MicroKernel, TileArgs, TileFn};
+use super::microkernel::{DOT, DotArgs, Element, MicroKernel, TileArgs, TileFn};
 
 const MR: usize = 4;
 const VECTOR: usize = 4;
 
-pub(super) static F32: MicroKernel<f32> = kernel(&TILES_F32);
-pub(super) static F64: MicroKernel<f64> = kernel(&TILES_F64);
+pub(super) static F32: MicroKernel<f32> = kernel(&TILES_F32, &STRIDED_F32);
+pub(super) static F64: MicroKernel<f64> = kernel(&TILES_F64, &STRIDED_F64);
 
-const fn kernel<T: Element>(tiles: &'static [TileFn<T>]) -> MicroKernel<T> {
-    MicroKernel { isa: Isa::Portable, mr: MR, nr: 2 * VECTOR, lanes: VECTOR, tiles, transpose, copy }
+const fn kernel<T: Element>(tiles: &'static [TileFn<T>], strided_tiles: &'static [TileFn<T>]) -> MicroKernel<T> {
+    MicroKernel {
+        isa: Isa::Portable,
+        mr: MR,
+        nr: 2 * VECTOR,
+        lanes: VECTOR,
+        tiles,
+        strided_tiles,
+        dots: [dots::<T, 1>, dots::<T, 2>, dots::<T, 3>, dots::<T, 4>],
+        transpose,
+        copy,
+    }
 }
 
 macro_rules! tiles {
-    ($t:ty) => {
+    ($t:ty, $packed:literal) => {
         [
-            tile::<$t, 1, 4>,
-            tile::<$t, 2, 4>,
-            tile::<$t, 3, 4>,
-            tile::<$t, 4, 4>,
-            tile::<$t, 1, 8>,
-            tile::<$t, 2, 8>,
-            tile::<$t, 3, 8>,
-            tile::<$t, 4, 8>,
+            tile::<$t, 1, 4, $packed>,
+            tile::<$t, 2, 4, $packed>,
+            tile::<$t, 3, 4, $packed>,
+            tile::<$t, 4, 4, $packed>,
+            tile::<$t, 1, 8, $packed>,
+            tile::<$t, 2, 8, $packed>,
+            tile::<$t, 3, 8, $packed>,
+            tile::<$t, 4, 8, $packed>,
         ]
     };
 }
-#[rustfmt::skip]
-static TILES_F32: [TileFn<f32>; 8] = tiles!(f32);
-#[rustfmt::skip]
-static TILES_F64: [TileFn<f64>; 8] = tiles!(f64);
+static TILES_F32: [TileFn<f32>; 8] = tiles!(f32, true);
+static TILES_F64: [TileFn<f64>; 8] = tiles!(f64, true);
+static STRIDED_F32: [TileFn<f32>; 8] = tiles!(f32, false);
+static STRIDED_F64: [TileFn<f64>; 8] = tiles!(f64, false);
 
 /// x * y + z, fused where the target has such an instruction.
 #[inline(always)]
@@ -38,21 +48,21 @@ fn mul_add<T: Element>(x: T, y: T, z: T) -> T {
     if cfg!(any(target_arch = "aarch64", target_feature = "fma")) { x.mul_add(y, z) } else { x * y + z }
 }
 
-/// A tile of M rows and N columns or up to three columns fewer. See `TileFn`.
-unsafe fn tile<T: Element, const M: usize, const N: usize>(args: &TileArgs<T>) {
+/// A tile of M rows and N columns or up to three columns fewer; PACKED if rows of A are adjacent. See `TileFn`.
+unsafe fn tile<T: Element, const M: usize, const N: usize, const PACKED: bool>(args: &TileArgs<T>) {
     let cols = N - VECTOR + args.tail;
+    let a_row = if PACKED { 1 } else { args.a_row };
     let mut sums = [[T::zero(); N]; M];
     for p in 0..args.depth {
-        // SAFETY: step `p` of the panels has M and `cols` elements.
-        let (a, b) = unsafe {
-            let b = std::slice::from_raw_parts(args.b.add(p * args.b_step), cols);
-            (std::slice::from_raw_parts(args.a.add(p * args.a_step), M), b)
-        };
+        // SAFETY: step `p` of the panel has `cols` elements.
+        let b = unsafe { std::slice::from_raw_parts(args.b.add(p * args.b_step), cols) };
         let b: [T; N] = match b.try_into() {
             Ok(full) => full,
             Err(_) => std::array::from_fn(|j| b.get(j).copied().unwrap_or(T::zero())),
         };
-        for (row, &x) in sums.iter_mut().zip(a) {
+        for (i, row) in sums.iter_mut().enumerate() {
+            // SAFETY: step `p` of A has M rows.
+            let x = unsafe { *args.a.add(p * args.a_step + i * a_row) };
             for (sum, &y) in row.iter_mut().zip(&b) {
                 *sum = mul_add(x, y, *sum);
             }
@@ -65,6 +75,40 @@ unsafe fn tile<T: Element, const M: usize, const N: usize>(args: &TileArgs<T>) {
             *c = if args.accumulate { mul_add(args.alpha, sum, *c) } else { args.alpha * sum };
         }
     }
+}
+
+/// The dot products of M rows with up to four columns. See `DotFn`.
+unsafe fn dots<T: Element, const M: usize>(args: &DotArgs<T>, out: &mut [[T; DOT]; DOT]) {
+    // SAFETY: the caller passes M rows and `cols` columns of `depth` elements.
+    let (row, col) = unsafe {
+        let row = |i| std::slice::from_raw_parts(args.a.add(i * args.a_row), args.depth);
+        (row, |j| std::slice::from_raw_parts(args.b.add(j * args.b_col), args.depth))
+    };
+    for (i, out) in out.iter_mut().enumerate().take(M) {
+        for (j, out) in out.iter_mut().enumerate().take(args.cols) {
+            let mut sums = [T::zero(); 4 * VECTOR];
+            let (x, y) = (row(i).chunks(sums.len()), col(j).chunks(sums.len()));
+            for (x, y) in x.zip(y) {
+                for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
+                    *sum = mul_add(x, y, *sum);
+                }
+            }
+            *out = pairwise_sum(&sums);
+        }
+    }
+}
+
+/// The sum of a power of two of terms, by halves.
+#[inline(always)]
+pub(super) fn pairwise_sum<T: Element, const N: usize>(terms: &[T; N]) -> T {
+    let (mut terms, mut len) = (*terms, N);
+    while len > 1 {
+        len /= 2;
+        for i in 0..len {
+            terms[i] = terms[i] + terms[i + len];
+        }
+    }
+    terms[0]
 }
 
 /// See `TransposeFn`. Blocks of eight steps, so that every cache line of the source is used up when it is read.
