@@ -171,6 +171,8 @@ pub struct OpDef {
     pub pointwise: bool,
     /// Whether it draws random numbers, so that two equal nodes are not one.
     pub random: bool,
+    /// Initializers (as the JSON text of an `__init__` attribute) of variables made for inputs that were left out.
+    pub input_init: &'static [(usize, &'static str)],
     /// Metadata order of all arguments where it is not "inputs, then parameters".
     pub arg_order: &'static [&'static str],
     parse: fn(&Attrs) -> Result<Params>,
@@ -213,6 +215,7 @@ impl OpDef {
             accumulates: false,
             pointwise: false,
             random: false,
+            input_init: &[],
             arg_order: &[],
             parse: parse_as::<NoParams>,
             fields: NoParams::fields,
@@ -343,6 +346,12 @@ impl OpDef {
     /// The operator draws random numbers.
     pub const fn random(mut self) -> OpDef {
         self.random = true;
+        self
+    }
+
+    /// Initializers of variables made for inputs that were left out, as in `[(3, r#"["zero", {}]"#)]`.
+    pub const fn input_init(mut self, init: &'static [(usize, &'static str)]) -> OpDef {
+        self.input_init = init;
         self
     }
 

@@ -1,0 +1,229 @@
+//! Composition: an operator gets its inputs and name; a graph gets others in place of its variables.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::Inputs;
+use ferromx_core::params::Attrs;
+use ferromx_ops::registry;
+use parking_lot::RwLock;
+
+use super::{Node, NodeEntry, OpCall, Symbol};
+
+/// Attributes that users give without underscores and that graphs carry with them.
+pub(super) const HIDDEN_KEYS: &[&str] =
+    &["ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope"];
+
+/// An operator with parameters that waits for its inputs.
+#[derive(Clone)]
+pub struct AtomicSymbol {
+    op: &'static str,
+    attrs: Attrs,
+}
+
+impl AtomicSymbol {
+    /// Checks name and parameters of an operator.
+    ///
+    /// # Errors
+    /// No such operator, parameters that do not parse.
+    pub fn new(op: &str, mut attrs: Attrs) -> Result<AtomicSymbol> {
+        let (name, def) = registry::find(op)?;
+        for key in HIDDEN_KEYS {
+            if let Some(value) = attrs.shift_remove(*key) {
+                attrs.insert(format!("__{key}__"), value);
+            }
+        }
+        let mut check = attrs.clone();
+        if let Inputs::Variadic { count, .. } = def.inputs {
+            check.entry(count.into()).or_insert_with(|| "1".into());
+        }
+        def.parse(&check)?;
+        Ok(AtomicSymbol { op: name, attrs })
+    }
+
+    /// Name of the operator as it was asked for.
+    pub fn op(&self) -> &'static str {
+        self.op
+    }
+
+    /// The parameters.
+    pub fn attrs(&self) -> &Attrs {
+        &self.attrs
+    }
+
+    /// Adds an attribute that the node will have.
+    pub fn set_attr(&mut self, key: &str, value: &str) {
+        self.attrs.insert(key.into(), value.into());
+    }
+
+    /// Makes the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.
+    ///
+    /// # Errors
+    /// Too many inputs, a name that the operator does not have or that occurs twice, an input of several outputs, named inputs
+    /// for a variadic operator.
+    pub fn compose(&self, name: &str, args: &[Symbol], keys: Option<&[String]>) -> Result<Symbol> {
+        let (_, def) = registry::find(self.op)?;
+        let name = if name.is_empty() { automatic_name(self.op) } else { name.to_string() };
+        let context = |e: Error| e.in_operator(self.op, &name);
+        let mut attrs = self.attrs.clone();
+        let inputs: Vec<NodeEntry> =
+            args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>().map_err(context)?;
+        let variadic = matches!(def.inputs, Inputs::Variadic { .. });
+        if variadic && keys.is_some() && !inputs.is_empty() {
+            let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
+            return Err(context(Error::Value(text)));
+        }
+        let mut count = inputs.len();
+        if let Inputs::Variadic { count: key, .. } = def.inputs {
+            let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
+            count = text.parse().unwrap_or(count);
+        }
+        let params = def.parse(&attrs).map_err(context)?;
+        let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
+        let placed = place(inputs, keys, &names).map_err(context)?;
+        let init = |i: usize| def.input_init.iter().find(|(input, _)| *input == i).map(|(_, init)| *init);
+        let inputs = placed
+            .into_iter()
+            .enumerate()
+            .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(&name, &names[i], &attrs, init(i))))
+            .collect();
+        let op = OpCall { name: self.op, def, params };
+        let node = Arc::new(Node { name, op: Some(op), inputs, attrs: RwLock::new(attrs) });
+        let outputs = (0..node.num_visible() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect();
+        Ok(Symbol { outputs })
+    }
+}
+
+/// `fullyconnected0`, `fullyconnected1`, ...
+fn automatic_name(op: &str) -> String {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    format!("{}{}", op.to_lowercase(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A variable for an input that was left out. It has the attributes of the operator, as in MXNet, and its initializer.
+fn automatic_variable(node: &str, arg: &str, attrs: &Attrs, init: Option<&str>) -> NodeEntry {
+    let mut attrs = attrs.clone();
+    if let Some(init) = init {
+        attrs.insert("__init__".into(), init.into());
+    }
+    NodeEntry { node: Node::variable(&format!("{node}_{arg}"), attrs), index: 0 }
+}
+
+fn single(symbol: &Symbol, position: usize) -> Result<NodeEntry> {
+    match symbol.outputs.as_slice() {
+        [entry] => Ok(entry.clone()),
+        many => Err(Error::Value(format!(
+            "input {position} is a symbol of {} outputs; an input is one output: choose it by get(index)",
+            many.len()
+        ))),
+    }
+}
+
+/// Puts inputs at their places.
+fn place(inputs: Vec<NodeEntry>, keys: Option<&[String]>, names: &[String]) -> Result<Vec<Option<NodeEntry>>> {
+    let list = names.join(", ");
+    let mut placed: Vec<Option<NodeEntry>> = vec![None; names.len()];
+    match keys {
+        None => {
+            ensure!(inputs.len() <= names.len(), "Input:[{list}] was expected, but {} inputs were given", inputs.len());
+            placed.iter_mut().zip(inputs).for_each(|(p, input)| *p = Some(input));
+        }
+        Some(keys) => {
+            for (key, input) in keys.iter().zip(inputs) {
+                let Some(i) = names.iter().position(|n| n == key) else {
+                    return Err(Error::Value(format!("there is no input '{key}'; the inputs are {list}")));
+                };
+                ensure!(placed[i].is_none(), "input '{key}' was given twice");
+                placed[i] = Some(input);
+            }
+        }
+    }
+    Ok(placed)
+}
+
+impl Symbol {
+    /// An operator applied to inputs by position; see [`AtomicSymbol`].
+    pub fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Result<Symbol> {
+        let attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        AtomicSymbol::new(op, attrs)?.compose(name, inputs, None)
+    }
+
+    /// Replaces variables of this graph by other symbols, by name or in the order of [`Symbol::list_inputs`].
+    ///
+    /// # Errors
+    /// A name that no variable has, too many symbols, a symbol of several outputs.
+    pub fn substitute(&self, args: &[Symbol], keys: Option<&[String]>) -> Result<Symbol> {
+        let names = self.list_inputs();
+        let inputs: Vec<NodeEntry> = args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>()?;
+        let placed = place(inputs, keys, &names)?;
+        let replacement: HashMap<String, NodeEntry> =
+            names.into_iter().zip(placed).filter_map(|(n, p)| Some((n, p?))).collect();
+        Ok(self.rebuild(|node| replacement.get(&node.name).cloned()))
+    }
+
+    /// A copy that shares no node with this symbol.
+    pub fn deep_copy(&self) -> Symbol {
+        self.rebuild(|_| None)
+    }
+
+    /// Copies the graph; `replace` may give something else for a variable.
+    fn rebuild(&self, replace: impl Fn(&Node) -> Option<NodeEntry>) -> Symbol {
+        let mut copies: HashMap<*const Node, NodeEntry> = HashMap::new();
+        let copied = |copies: &HashMap<*const Node, NodeEntry>, e: &NodeEntry| {
+            let copy = &copies[&Arc::as_ptr(&e.node)];
+            NodeEntry { node: copy.node.clone(), index: if e.node.is_variable() { copy.index } else { e.index } }
+        };
+        for node in self.nodes() {
+            let replaced = if node.is_variable() { replace(&node) } else { None };
+            let entry = replaced.unwrap_or_else(|| {
+                let inputs = node.inputs.iter().map(|e| copied(&copies, e)).collect();
+                let attrs = RwLock::new(node.attrs.read().clone());
+                let node = Arc::new(Node { name: node.name.clone(), op: node.op.clone(), inputs, attrs });
+                NodeEntry { node, index: 0 }
+            });
+            copies.insert(Arc::as_ptr(&node), entry);
+        }
+        Symbol { outputs: self.outputs.iter().map(|e| copied(&copies, e)).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn var(name: &str) -> Symbol {
+        Symbol::variable(name, Attrs::new())
+    }
+
+    #[test]
+    fn missing_inputs_become_variables() {
+        let s = AtomicSymbol::new("reshape_like", Attrs::new()).unwrap().compose("r", &[], None).unwrap();
+        assert_eq!(s.list_arguments(), ["r_lhs", "r_rhs"]);
+        assert_eq!(s.list_outputs(), ["r_output"]);
+    }
+
+    #[test]
+    fn inputs_by_name_are_checked() {
+        let a = AtomicSymbol::new("reshape_like", Attrs::new()).unwrap();
+        let s = a.compose("r", &[var("x")], Some(&["rhs".into()])).unwrap();
+        assert_eq!(s.list_arguments(), ["r_lhs", "x"]);
+        let e = a.compose("r", &[var("x")], Some(&["zhs".into()])).err().unwrap();
+        assert!(e.to_string().contains("there is no input 'zhs'; the inputs are lhs, rhs"), "{e}");
+        assert!(a.compose("r", &[var("x"), var("y"), var("z")], None).is_err());
+    }
+
+    #[test]
+    fn graphs_are_substituted_and_copied() {
+        let f = Symbol::op("Flatten", "f", &[var("x")], &[]).unwrap();
+        let g = Symbol::op("Flatten", "g", &[var("y")], &[]).unwrap();
+        let h = g.substitute(&[f], Some(&["y".into()])).unwrap();
+        assert_eq!(h.list_arguments(), ["x"]);
+        assert_eq!(g.list_arguments(), ["y"]);
+        let copy = h.deep_copy();
+        copy.set_attr("k", "v").unwrap();
+        assert_eq!(h.attr("k"), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! The JSON form of graphs: `prefix-symbol.json`.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::Inputs;
+use ferromx_core::params::Attrs;
+use ferromx_ops::registry;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
+use crate::MXNET_VERSION;
+
+fn quote(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+impl Symbol {
+    /// The graph as JSON in the format of MXNet 1.9.1.
+    pub fn to_json(&self) -> String {
+        let nodes = self.nodes();
+        let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
+        let mut s = String::from("{\n  \"nodes\": [");
+        let mut row_ptr = vec![0];
+        for (i, node) in nodes.iter().enumerate() {
+            let op = node.op.as_ref().map_or("null", |op| op.def.name);
+            let comma = if i == 0 { "" } else { "," };
+            let _ =
+                write!(s, "{comma}\n    {{\n      \"op\": {}, \n      \"name\": {}, ", quote(op), quote(&node.name));
+            let attrs = node.attrs.read();
+            let mut keys: Vec<_> = attrs.iter().collect();
+            keys.sort();
+            if !keys.is_empty() {
+                let fields: Vec<_> = keys.iter().map(|(k, v)| format!("        {}: {}", quote(k), quote(v))).collect();
+                let _ = write!(s, "\n      \"attrs\": {{\n{}\n      }}, ", fields.join(", \n"));
+            }
+            let mutates = node.op.as_ref().map_or(&[][..], |op| op.def.mutates);
+            let inputs: Vec<_> = (node.inputs.iter().enumerate())
+                .map(|(k, e)| {
+                    format!("[{}, {}, {}]", id[&Arc::as_ptr(&e.node)], e.index, u8::from(mutates.contains(&k)))
+                })
+                .collect();
+            let _ = write!(s, "\n      \"inputs\": [{}]\n    }}", inputs.join(", "));
+            row_ptr.push(row_ptr[i] + node.num_outputs());
+        }
+        let join = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>().join(", ");
+        let arg_nodes = join(&mut (0..nodes.len()).filter(|i| nodes[*i].is_variable()).map(|i| i.to_string()));
+        let rows = join(&mut row_ptr.iter().map(|r| r.to_string()));
+        let heads = join(&mut self.outputs.iter().map(|e| format!("[{}, {}, 0]", id[&Arc::as_ptr(&e.node)], e.index)));
+        let _ = write!(
+            s,
+            "\n  ], \n  \"arg_nodes\": [{arg_nodes}], \n  \"node_row_ptr\": [{rows}], \n  \"heads\": [{heads}], \n  \
+             \"attrs\": {{\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}\n}}"
+        );
+        s
+    }
+
+    /// Reads a graph written by any version of MXNet or by [`Symbol::to_json`].
+    ///
+    /// # Errors
+    /// Text that is no JSON or no graph, an unknown operator, parameters that do not parse, an input that is no earlier node. The
+    /// message names the node.
+    pub fn from_json(text: &str) -> Result<Symbol> {
+        let root: Value = serde_json::from_str(text).map_err(|e| {
+            Error::Format(format!("the symbol file is no complete JSON: {e}; save it again or download it anew"))
+        })?;
+        let version = root["attrs"]["mxnet_version"][1].as_i64().unwrap_or(legacy_json::UNVERSIONED);
+        let list = root["nodes"].as_array().ok_or_else(|| bad("the field 'nodes' is missing"))?;
+        let mut nodes: Vec<Arc<Node>> = Vec::with_capacity(list.len());
+        for (i, raw) in list.iter().enumerate() {
+            let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
+            let node = read_node(raw, name, version, &nodes)
+                .map_err(|e| Error::Format(format!("node {i} '{name}' of the symbol file: {e}")))?;
+            nodes.push(node);
+        }
+        let heads = root["heads"].as_array().ok_or_else(|| bad("the field 'heads' is missing"))?;
+        let outputs = heads.iter().map(|h| read_entry(h, &nodes)).collect::<Result<Vec<_>>>()?;
+        if outputs.is_empty() {
+            return Err(bad("the graph has no output"));
+        }
+        Ok(Symbol { outputs })
+    }
+}
+
+fn bad(what: impl std::fmt::Display) -> Error {
+    Error::Format(format!("the symbol file is no graph: {what}"))
+}
+
+/// `[node, output, version]`; old files leave out the version.
+fn read_entry(value: &Value, nodes: &[Arc<Node>]) -> Result<NodeEntry> {
+    let number = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
+    let (Some(id), Some(index)) = (number(0), number(1)) else {
+        return Err(bad(format!("{value} is no reference to a node; [node, output, version] was expected")));
+    };
+    let node = nodes.get(id).ok_or_else(|| bad(format!("node {id} is referred to before it is defined")))?;
+    if index >= node.num_outputs() {
+        return Err(bad(format!(
+            "output {index} of node '{}' is referred to, but it has {}",
+            node.name,
+            node.num_outputs()
+        )));
+    }
+    Ok(NodeEntry { node: node.clone(), index: index as u32 })
+}
+
+fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>]) -> Result<Arc<Node>> {
+    let op = raw["op"].as_str().ok_or_else(|| bad("the field 'op' is missing"))?;
+    let mut attrs = Attrs::new();
+    for field in ["param", "attr", "attrs"] {
+        for (key, value) in raw[field].as_object().into_iter().flatten() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+            attrs.insert(key.clone(), text);
+        }
+    }
+    legacy_json::upgrade_attrs(op, &mut attrs, version);
+    let list = raw["inputs"].as_array().ok_or_else(|| bad("the field 'inputs' is missing"))?;
+    let mut inputs = list.iter().map(|v| read_entry(v, nodes)).collect::<Result<Vec<_>>>()?;
+    if op == "null" {
+        return match inputs.is_empty() {
+            true => Ok(Node::variable(name, attrs)),
+            false => Err(bad("a variable has inputs")),
+        };
+    }
+    let (op, def) = registry::find(op)?;
+    if let Inputs::Variadic { count, .. } = def.inputs {
+        attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
+    }
+    let params = def.parse(&attrs)?;
+    let expected = def.num_inputs(&params).unwrap_or(inputs.len());
+    legacy_json::add_missing_states(name, def, &params, expected, &mut inputs, version);
+    if inputs.len() != expected {
+        return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
+    }
+    Ok(Arc::new(Node {
+        name: name.into(),
+        op: Some(OpCall { name: op, def, params }),
+        inputs,
+        attrs: RwLock::new(attrs),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_survive_the_round_trip() {
+        let x = Symbol::variable("x", [("__shape__".to_string(), "(2, 3)".to_string())].into_iter().collect());
+        let s = Symbol::op("Reshape", "r", &[x], &[("shape", "(3, 2)")]).unwrap();
+        let text = s.to_json();
+        let back = Symbol::from_json(&text).unwrap();
+        assert_eq!(back.to_json(), text);
+        assert_eq!(back.list_arguments(), ["x"]);
+        assert_eq!(back.internals().list_outputs(), ["x", "r_output"]);
+    }
+
+    #[test]
+    fn damaged_files_are_errors_that_name_the_node() {
+        let text = Symbol::op("Flatten", "f", &[], &[]).unwrap().to_json();
+        let error = |t: &str| Symbol::from_json(t).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error(&text[..text.len() / 2]).contains("no complete JSON"));
+        assert!(error(&text.replace("Flatten", "Flattn")).contains("node 1 'f' of the symbol file: operator 'Flattn'"));
+        assert!(error(&text.replace("[[0, 0, 0]]", "[[1, 0, 0]]")).contains("before it is defined"));
+        assert!(error("{}").contains("'nodes' is missing"));
+    }
+}

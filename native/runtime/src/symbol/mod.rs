@@ -1,0 +1,200 @@
+//! Symbolic graphs: building, naming, listing, attributes.
+
+mod compose;
+mod json;
+mod legacy_json;
+mod node;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::params::Attrs;
+
+pub use compose::AtomicSymbol;
+pub use node::{Node, NodeEntry, OpCall, topological};
+
+/// A symbol: one or more outputs of a graph. Cloning shares the graph.
+#[derive(Clone)]
+pub struct Symbol {
+    pub(crate) outputs: Vec<NodeEntry>,
+}
+
+/// The attributes of a node as listings show them: those that graphs carry appear with and without underscores.
+fn listed_attrs(node: &Node) -> Vec<(String, String)> {
+    let plain = |k: &str| {
+        k.strip_prefix("__")?.strip_suffix("__").filter(|k| compose::HIDDEN_KEYS.contains(k)).map(str::to_string)
+    };
+    let attrs = node.attrs.read();
+    let mut all: Vec<_> = attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    all.extend(attrs.iter().filter_map(|(k, v)| Some((plain(k)?, v.clone()))));
+    all
+}
+
+impl Symbol {
+    /// A variable with attributes.
+    pub fn variable(name: &str, attrs: Attrs) -> Symbol {
+        Symbol { outputs: vec![NodeEntry { node: Node::variable(name, attrs), index: 0 }] }
+    }
+
+    /// Several symbols as one, with all their outputs in order.
+    pub fn group(symbols: &[Symbol]) -> Symbol {
+        Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }
+    }
+
+    /// The entries that the symbol stands for.
+    pub fn entries(&self) -> &[NodeEntry] {
+        &self.outputs
+    }
+
+    /// Number of outputs.
+    pub fn num_outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Output `index` as a symbol.
+    ///
+    /// # Errors
+    /// There is no such output.
+    pub fn output(&self, index: usize) -> Result<Symbol> {
+        match self.outputs.get(index) {
+            Some(e) => Ok(Symbol { outputs: vec![e.clone()] }),
+            None => {
+                Err(Error::NotFound(format!("output {index} was asked for, but the symbol has {}", self.outputs.len())))
+            }
+        }
+    }
+
+    /// The name of the node if the symbol is of one node.
+    pub fn name(&self) -> Option<&str> {
+        let first = self.outputs.first()?;
+        self.outputs.iter().all(|e| Arc::ptr_eq(&e.node, &first.node)).then_some(first.node.name.as_str())
+    }
+
+    /// All nodes, inputs before their users.
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        topological(&self.outputs)
+    }
+
+    /// Every visible output of every node, as one symbol.
+    pub fn internals(&self) -> Symbol {
+        let entry = |node: &Arc<Node>, i| NodeEntry { node: node.clone(), index: i as u32 };
+        Symbol { outputs: self.nodes().iter().flat_map(|n| (0..n.num_visible()).map(move |i| entry(n, i))).collect() }
+    }
+
+    /// The inputs of the nodes of the outputs, as one symbol; `None` for variables.
+    pub fn children(&self) -> Option<Symbol> {
+        let mut seen = HashSet::new();
+        let outputs: Vec<_> = self
+            .outputs
+            .iter()
+            .filter(|e| seen.insert(Arc::as_ptr(&e.node)))
+            .flat_map(|e| e.node.inputs.iter().cloned())
+            .collect();
+        (!outputs.is_empty()).then_some(Symbol { outputs })
+    }
+
+    /// Names of the outputs.
+    pub fn list_outputs(&self) -> Vec<String> {
+        self.outputs.iter().map(|e| e.node.output_name(e.index as usize)).collect()
+    }
+
+    /// Variables in topological order: arguments and auxiliary states, each with whether it is an auxiliary state.
+    pub fn variables(&self) -> Vec<(Arc<Node>, bool)> {
+        let nodes = self.nodes();
+        let mut aux: HashSet<*const Node> = HashSet::new();
+        for node in &nodes {
+            if let Some(op) = &node.op {
+                for i in op.def.mutates {
+                    if let Some(input) = node.inputs.get(*i) {
+                        aux.insert(Arc::as_ptr(&input.node));
+                    }
+                }
+            }
+        }
+        let is_aux = |n: &Arc<Node>| aux.contains(&Arc::as_ptr(n));
+        nodes.into_iter().filter(|n| n.is_variable()).map(|n| (n.clone(), is_aux(&n))).collect()
+    }
+
+    /// Names of the arguments in topological order, which is the order in which `bind` takes them.
+    pub fn list_arguments(&self) -> Vec<String> {
+        self.variables().into_iter().filter(|(_, aux)| !aux).map(|(n, _)| n.name.clone()).collect()
+    }
+
+    /// Names of the auxiliary states in topological order.
+    pub fn list_auxiliary_states(&self) -> Vec<String> {
+        self.variables().into_iter().filter(|(_, aux)| *aux).map(|(n, _)| n.name.clone()).collect()
+    }
+
+    /// Names of all variables in topological order.
+    pub fn list_inputs(&self) -> Vec<String> {
+        self.variables().into_iter().map(|(n, _)| n.name.clone()).collect()
+    }
+
+    fn single_node(&self) -> Result<&Arc<Node>> {
+        match (self.name(), self.outputs.first()) {
+            (Some(_), Some(e)) => Ok(&e.node),
+            _ => Err(Error::Value("attributes belong to a symbol of one node; this one is a group".into())),
+        }
+    }
+
+    /// An attribute of the symbol's node; `ctx_group` and the like are found with and without underscores.
+    pub fn attr(&self, key: &str) -> Option<String> {
+        let node = self.single_node().ok()?;
+        if key == "name" {
+            return Some(node.name.clone());
+        }
+        let attrs = node.attrs.read();
+        attrs.get(key).or_else(|| attrs.get(&format!("__{key}__"))).cloned()
+    }
+
+    /// Sets attributes of the symbol's node.
+    ///
+    /// # Errors
+    /// The symbol is a group.
+    pub fn set_attr(&self, key: &str, value: &str) -> Result<()> {
+        self.single_node()?.attrs.write().insert(key.into(), value.into());
+        Ok(())
+    }
+
+    /// The attributes of the symbol's own node.
+    pub fn list_attr_shallow(&self) -> Vec<(String, String)> {
+        self.outputs.first().map(|e| listed_attrs(&e.node)).unwrap_or_default()
+    }
+
+    /// The attributes of all nodes, keyed by `node$key`.
+    pub fn list_attr(&self) -> Vec<(String, String)> {
+        let keyed = |n: &Arc<Node>| {
+            let name = n.name.clone();
+            listed_attrs(n).into_iter().map(move |(k, v)| (format!("{name}${k}"), v))
+        };
+        self.nodes().iter().flat_map(keyed).collect()
+    }
+
+    /// A readable listing of the graph.
+    pub fn debug_string(&self) -> String {
+        use std::fmt::Write;
+        let mut s = String::from("Symbol Outputs:\n");
+        for (i, (name, e)) in self.list_outputs().iter().zip(&self.outputs).enumerate() {
+            let _ = writeln!(s, "\toutput[{i}]={name}({})", e.index);
+        }
+        for node in self.nodes() {
+            let Some(op) = &node.op else {
+                let _ = writeln!(s, "Variable:{}", node.name);
+                continue;
+            };
+            let _ = writeln!(s, "--------------------\nOp:{}, Name={}\nInputs:", op.name, node.name);
+            for (i, input) in node.inputs.iter().enumerate() {
+                let _ = writeln!(s, "\targ[{i}]={}({})", input.node.name, input.index);
+            }
+            let attrs = node.attrs.read();
+            if !attrs.is_empty() {
+                s.push_str("Attrs:\n");
+                for (k, v) in attrs.iter() {
+                    let _ = writeln!(s, "\t{k}={v}");
+                }
+            }
+        }
+        s
+    }
+}

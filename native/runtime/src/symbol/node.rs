@@ -1,0 +1,114 @@
+//! Nodes of a symbolic graph. Nodes are shared and never change, except for their attributes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ferromx_core::op::OpDef;
+use ferromx_core::params::{Attrs, Params};
+use parking_lot::RwLock;
+
+/// An operator with its parameters.
+#[derive(Clone)]
+pub struct OpCall {
+    /// The name by which it was called: the operator's or an alias.
+    pub name: &'static str,
+    /// Definition.
+    pub def: &'static OpDef,
+    /// Parsed parameters.
+    pub params: Params,
+}
+
+/// A variable or an operator in a graph.
+pub struct Node {
+    /// Name, unique by custom only.
+    pub name: String,
+    /// The operator; `None` for a variable.
+    pub op: Option<OpCall>,
+    /// Inputs, auxiliary states last.
+    pub inputs: Vec<NodeEntry>,
+    /// Attributes as text: the operator's parameters, and what users attach (`__shape__`, `ctx_group`, ...).
+    pub attrs: RwLock<Attrs>,
+}
+
+/// One output of a node.
+#[derive(Clone)]
+pub struct NodeEntry {
+    /// The node.
+    pub node: Arc<Node>,
+    /// Which of its outputs.
+    pub index: u32,
+}
+
+impl Node {
+    /// A variable.
+    pub fn variable(name: &str, attrs: Attrs) -> Arc<Node> {
+        Arc::new(Node { name: name.into(), op: None, inputs: Vec::new(), attrs: RwLock::new(attrs) })
+    }
+
+    /// Whether the node is a variable.
+    pub fn is_variable(&self) -> bool {
+        self.op.is_none()
+    }
+
+    /// Number of outputs, hidden ones included.
+    pub fn num_outputs(&self) -> usize {
+        self.op.as_ref().map_or(1, |op| op.def.num_outputs(&op.params))
+    }
+
+    /// Number of outputs that users see.
+    pub fn num_visible(&self) -> usize {
+        self.op.as_ref().map_or(1, |op| op.def.num_visible(&op.params))
+    }
+
+    /// Name of output `index` as listings show it: the variable's own, or `node_output`.
+    pub fn output_name(&self, index: usize) -> String {
+        match &self.op {
+            None => self.name.clone(),
+            Some(op) => match op.def.output_names(&op.params).get(index) {
+                Some(output) => format!("{}_{output}", self.name),
+                None => format!("{}_output{index}", self.name),
+            },
+        }
+    }
+}
+
+/// All nodes that the entries depend on, inputs before their users: depth first, in the order of the inputs. This order is what
+/// argument lists follow.
+pub fn topological<'a>(outputs: impl IntoIterator<Item = &'a NodeEntry>) -> Vec<Arc<Node>> {
+    let mut order = Vec::new();
+    let mut seen: HashSet<*const Node> = HashSet::new();
+    let mut stack: Vec<(&Arc<Node>, usize)> = Vec::new();
+    for out in outputs {
+        if !seen.insert(Arc::as_ptr(&out.node)) {
+            continue;
+        }
+        stack.push((&out.node, 0));
+        while let Some((node, next)) = stack.last_mut() {
+            match node.inputs.get(*next) {
+                Some(input) => {
+                    *next += 1;
+                    if seen.insert(Arc::as_ptr(&input.node)) {
+                        stack.push((&input.node, 0));
+                    }
+                }
+                None => {
+                    order.push(Arc::clone(node));
+                    stack.pop();
+                }
+            }
+        }
+    }
+    order
+}
+
+impl Drop for Node {
+    /// Takes long chains apart without recursion, so that a deep graph does not overflow the stack.
+    fn drop(&mut self) {
+        let mut pending: Vec<NodeEntry> = std::mem::take(&mut self.inputs);
+        while let Some(entry) = pending.pop() {
+            if let Some(mut node) = Arc::into_inner(entry.node) {
+                pending.append(&mut node.inputs);
+            }
+        }
+    }
+}
