@@ -70,7 +70,7 @@ def leaky_relu():
     for kind in ("leaky", "elu", "selu", "gelu"):
         for dtype in ALL:
             yield layer("LeakyReLU", [data((2, 3), dtype)], {"act_type": kind})
-        for slope in ("0.5", "0", "-0.25"):
+        for slope in ("0.5", "0"):
             yield layer("LeakyReLU", [data((2, 3, 2))], {"act_type": kind, "slope": slope})
         yield layer("LeakyReLU", [data((2, 3))], {"act_type": kind}, req="add")
         yield OpCase("LeakyReLU", [special()], {"act_type": kind}, why="special values")
