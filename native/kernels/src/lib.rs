@@ -1,10 +1,15 @@
 //! The computing kernels of FerroMX: slices in, slices out.
 
+#[cfg(test)]
+mod test_data;
+
+pub mod broadcast;
 pub mod float;
 pub mod gemm;
+pub mod map;
+pub mod math;
 pub mod par;
 pub mod pool;
 pub mod simd;
 pub mod softmax;
-#[cfg(test)]
-mod test_data;
+pub mod zip;

@@ -7,6 +7,7 @@ mod avx2;
 mod avx512;
 mod isa;
 pub mod microkernel;
+pub mod multiversion;
 mod per_isa;
 mod portable;
 

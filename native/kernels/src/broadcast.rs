@@ -1,0 +1,236 @@
+//! Elementwise kernels of two operands whose axes of length one are repeated, and the repetition alone.
+
+use crate::map::drive::{Feed, Src};
+use crate::map::{Lane, Load, Store};
+use crate::zip::{zip, zip_feeds};
+
+/// An array seen in a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
+#[derive(Debug)]
+struct View<'a, T> {
+    data: Src<'a, T>,
+    /// (length, stride) of each axis, the innermost last; never empty.
+    axes: Vec<(usize, usize)>,
+}
+
+/// The axes of two operands in the output's shape, neighbours merged where both operands allow it.
+fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, Vec<(usize, usize)>) {
+    let (sa, sb) = (strides(a, out), strides(b, out));
+    let (mut va, mut vb): (Vec<(usize, usize)>, Vec<(usize, usize)>) = (vec![], vec![]);
+    for i in (0..out.len()).rev() {
+        if out[i] == 1 {
+            continue;
+        }
+        match (va.last_mut(), vb.last_mut()) {
+            (Some(x), Some(y)) if sa[i] == x.0 * x.1 && sb[i] == y.0 * y.1 => {
+                x.0 *= out[i];
+                y.0 *= out[i];
+            }
+            _ => {
+                va.push((out[i], sa[i]));
+                vb.push((out[i], sb[i]));
+            }
+        }
+    }
+    if va.is_empty() {
+        va.push((1, 1));
+        vb.push((1, 1));
+    }
+    va.reverse();
+    vb.reverse();
+    (va, vb)
+}
+
+/// The stride of each axis of `out` in a contiguous array of `shape`, which may have fewer axes.
+fn strides(shape: &[usize], out: &[usize]) -> Vec<usize> {
+    let missing = out.len().checked_sub(shape.len());
+    let missing = missing.unwrap_or_else(|| panic!("shape {shape:?} has more axes than {out:?}"));
+    let mut strides = vec![0; out.len()];
+    let mut step = 1;
+    for (i, &n) in shape.iter().enumerate().rev() {
+        let m = out[missing + i];
+        assert!(n == m || n == 1, "shape {shape:?} cannot be broadcast to {out:?}");
+        strides[missing + i] = if n == 1 { 0 } else { step };
+        step *= n;
+    }
+    strides
+}
+
+/// Whether the axes enumerate memory in order.
+fn is_contiguous(axes: &[(usize, usize)]) -> bool {
+    matches!(axes, [(_, 1)])
+}
+
+impl<T> View<'_, T> {
+    /// The memory position of output position `at`, the position within the innermost axis, and that axis.
+    fn locate(&self, at: usize) -> (usize, usize, (usize, usize)) {
+        let (inner, outer) = match self.axes.split_last() {
+            Some((inner, outer)) => (*inner, outer),
+            None => ((1, 1), &[][..]),
+        };
+        let within = at % inner.0;
+        let mut rest = at / inner.0;
+        let mut pos = within * inner.1;
+        for &(n, stride) in outer.iter().rev() {
+            pos += rest % n * stride;
+            rest /= n;
+        }
+        (pos, within, inner)
+    }
+}
+
+impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
+    fn run(&self, at: usize) -> Option<&[C]> {
+        let Src::Slice(data) = self.data else { return None };
+        let (pos, within, (n, stride)) = self.locate(at);
+        if stride != 1 { None } else { T::view(&data[pos..pos + n - within]) }
+    }
+
+    fn fill(&self, at: usize, out: &[U], buf: &mut [C]) {
+        let data = match self.data {
+            Src::Slice(data) => data,
+            Src::InPlace => return U::load(out, buf),
+            Src::Scalar(v) => return buf.fill(v.lane()),
+        };
+        let mut done = 0;
+        while done < buf.len() {
+            let (pos, within, (n, stride)) = self.locate(at + done);
+            let run = (n - within).min(buf.len() - done);
+            let part = &mut buf[done..done + run];
+            match (run, stride) {
+                (1, _) | (_, 0) => part.fill(data[pos].lane()),
+                _ => T::load(&data[pos..pos + run], part),
+            }
+            done += run;
+        }
+    }
+
+    fn constant(&self) -> bool {
+        matches!(self.data, Src::Scalar(_))
+    }
+}
+
+/// `out = f(a, b)`, where `a_shape` and `b_shape` are broadcast to `out_shape` by NumPy's rules: aligned at the last
+/// axis, axes of length 1 repeated. The lanes and `f` are those of [`zip`]. An operand may be [`Src::InPlace`] only if
+/// its shape is the output's (up to leading ones).
+///
+/// # Panics
+/// If a shape cannot be broadcast to `out_shape`, or a slice does not have as many elements as its shape.
+pub fn broadcast<A, B, U, C, D, F>(
+    (a, a_shape): (Src<'_, A>, &[usize]),
+    (b, b_shape): (Src<'_, B>, &[usize]),
+    (out, out_shape): (&mut [U], &[usize]),
+    f: F,
+) where
+    A: Load<C>,
+    B: Load<C>,
+    U: Load<C> + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: Fn(C, C) -> D + Copy + Sync,
+{
+    check(&a, a_shape, out.len());
+    check(&b, b_shape, out.len());
+    assert_eq!(out.len(), out_shape.iter().product(), "the output does not have shape {out_shape:?}");
+    let (a_axes, b_axes) = plan(a_shape, b_shape, out_shape);
+    if out.is_empty() {
+        return;
+    }
+    match (is_contiguous(&a_axes), is_contiguous(&b_axes)) {
+        (true, true) => zip(a, b, out, f),
+        (true, false) => zip_feeds(&a, &View { data: b, axes: b_axes }, out, f),
+        (false, true) => zip_feeds(&View { data: a, axes: a_axes }, &b, out, f),
+        (false, false) => zip_feeds(&View { data: a, axes: a_axes }, &View { data: b, axes: b_axes }, out, f),
+    }
+}
+
+fn check<T>(src: &Src<'_, T>, shape: &[usize], out: usize) {
+    let size = shape.iter().product::<usize>();
+    match src.len() {
+        Some(len) => assert_eq!(len, size, "an operand of {len} elements does not have shape {shape:?}"),
+        None => assert!(matches!(src, Src::Scalar(_)) || size == out, "an operand in place has the output's shape"),
+    }
+}
+
+/// The shape that `a` and `b` are broadcast to by NumPy's rules; `None` if two axes differ and neither is 1.
+pub fn broadcast_shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let rank = a.len().max(b.len());
+    let axis = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
+    (0..rank)
+        .map(|i| match (axis(a, i), axis(b, i)) {
+            (x, y) if x == y => Some(x),
+            (1, y) => Some(y),
+            (x, 1) => Some(x),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane_fn;
+    use ferromx_core::dtype::f16;
+
+    fn naive(a: &[f32], sa: &[usize], b: &[f32], sb: &[usize], out: &[usize]) -> Vec<f32> {
+        let (ta, tb) = (strides(sa, out), strides(sb, out));
+        let n: usize = out.iter().product();
+        (0..n)
+            .map(|mut i| {
+                let (mut pa, mut pb) = (0, 0);
+                for k in (0..out.len()).rev() {
+                    pa += i % out[k] * ta[k];
+                    pb += i % out[k] * tb[k];
+                    i /= out[k];
+                }
+                a[pa] - 3.0 * b[pb]
+            })
+            .collect()
+    }
+
+    #[test]
+    fn all_forms_agree_with_the_naive_loop() {
+        let f = lane_fn!(|a: f32, b: f32| -> f32 { a - 3.0 * b });
+        let cases: &[(&[usize], &[usize])] = &[
+            (&[3, 4], &[3, 4]),
+            (&[70, 900], &[1, 900]),
+            (&[70, 900], &[900]),
+            (&[70, 900], &[70, 1]),
+            (&[70, 3], &[70, 1]),
+            (&[70, 3], &[3]),
+            (&[1, 900], &[70, 1]),
+            (&[5, 1, 7, 1], &[1, 6, 1, 8]),
+            (&[2, 3, 64, 5], &[1, 3, 1, 1]),
+            (&[2, 65, 20, 20], &[2, 65, 1, 1]),
+            (&[4, 1, 130], &[4, 300, 1]),
+            (&[1], &[1]),
+            (&[], &[3, 1]),
+            (&[0, 3], &[1, 3]),
+            (&[1, 1, 1], &[257, 129]),
+        ];
+        for &(sa, sb) in cases.iter().chain(&cases.iter().map(|&(a, b)| (b, a)).collect::<Vec<_>>()) {
+            let out = broadcast_shape(sa, sb).unwrap();
+            let a: Vec<f32> = (0..sa.iter().product()).map(|i| (i % 1013) as f32).collect();
+            let b: Vec<f32> = (0..sb.iter().product()).map(|i| (i % 211) as f32).collect();
+            let want = naive(&a, sa, &b, sb, &out);
+            let mut y = vec![0f32; want.len()];
+            broadcast((Src::from(&a), sa), (Src::from(&b), sb), (&mut y, &out), f);
+            assert_eq!(y, want, "{sa:?} {sb:?}");
+            if a.len() == want.len() {
+                let mut y = a.clone();
+                broadcast((Src::<f32>::InPlace, sa), (Src::from(&b), sb), (&mut y, &out), f);
+                assert_eq!(y, want, "{sa:?} {sb:?} in place");
+            }
+            let h = |x: &[f32]| x.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
+            let mut y = vec![f16::ZERO; want.len()];
+            broadcast((Src::from(&h(&a)), sa), (Src::from(&h(&b)), sb), (&mut y, &out), f);
+            assert_eq!(y, h(&want), "{sa:?} {sb:?} float16");
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_match_are_told() {
+        assert_eq!(broadcast_shape(&[2, 1, 3], &[4, 1]), Some(vec![2, 4, 3]));
+        assert_eq!(broadcast_shape(&[2], &[3]), None);
+        assert_eq!(broadcast_shape(&[0], &[1]), Some(vec![0]));
+    }
+}

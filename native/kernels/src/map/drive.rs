@@ -1,0 +1,167 @@
+//! The one driver behind `map`, `zip`, `zip3` and the broadcast kernels.
+//!
+//! It walks the output in blocks. Operands that already are lanes in memory are handed to the loop as they lie; all
+//! others (another element type, a broadcast axis, the output itself) are first written to a block buffer. Loops only
+//! ever see whole multiples of [`STEP`] lanes, so each is compiled without a scalar remainder.
+
+use super::lane::{Lane, Load, Store};
+use crate::par;
+use ferromx_core::dtype::Element;
+
+/// Loops receive lengths that are multiples of this.
+pub(crate) const STEP: usize = 64;
+/// Lanes in a block buffer: three operands and a result in `f64` fit the first-level cache.
+const BLOCK: usize = 1024;
+/// Elements of one parallel chunk; fixed, so that results do not depend on the number of threads.
+pub(crate) const GRAIN: usize = 1 << 15;
+
+/// An operand of an elementwise kernel whose output holds elements of type `U`.
+pub(crate) trait Feed<C, U>: Sync {
+    /// The longest run of lanes in memory from output position `at`, if there is one.
+    fn run(&self, at: usize) -> Option<&[C]>;
+    /// Writes the lanes of output positions `at..at + buf.len()`; `out` is what these positions hold now.
+    fn fill(&self, at: usize, out: &[U], buf: &mut [C]);
+    /// Whether all lanes are equal, so that a filled buffer stays valid.
+    fn constant(&self) -> bool {
+        false
+    }
+}
+
+/// Where a kernel reads an operand of the output's shape.
+///
+/// Rust slices cannot overlap a mutable one, so an operand that is the output's own memory is not passed as a slice but
+/// named [`Src::InPlace`]. Memory that overlaps the output in any other way must be copied by the caller.
+#[derive(Clone, Copy, Debug)]
+pub enum Src<'a, T> {
+    /// Memory apart from the output, of the output's length.
+    Slice(&'a [T]),
+    /// The memory of the output: the operand is what the output holds before the call.
+    InPlace,
+    /// The same value at every position.
+    Scalar(T),
+}
+
+impl<T> Src<'_, T> {
+    /// The number of elements; `None` when the output decides.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Src::Slice(s) => Some(s.len()),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a slice without elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+}
+
+impl<'a, T> From<&'a [T]> for Src<'a, T> {
+    fn from(slice: &'a [T]) -> Self {
+        Src::Slice(slice)
+    }
+}
+
+impl<'a, T> From<&'a Vec<T>> for Src<'a, T> {
+    fn from(vec: &'a Vec<T>) -> Self {
+        Src::Slice(vec)
+    }
+}
+
+impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for Src<'_, T> {
+    fn run(&self, at: usize) -> Option<&[C]> {
+        match self {
+            Src::Slice(s) => T::view(&s[at..]),
+            _ => None,
+        }
+    }
+
+    fn fill(&self, at: usize, out: &[U], buf: &mut [C]) {
+        match self {
+            Src::Slice(s) => T::load(&s[at..at + buf.len()], buf),
+            Src::InPlace => U::load(out, buf),
+            Src::Scalar(v) => buf.fill(v.lane()),
+        }
+    }
+
+    fn constant(&self) -> bool {
+        matches!(self, Src::Scalar(_))
+    }
+}
+
+/// Panics unless a slice operand has the output's length: the message names the kernel's caller.
+#[track_caller]
+pub(crate) fn check_len<T>(src: &Src<'_, T>, out: usize) {
+    if let Some(len) = src.len() {
+        assert_eq!(len, out, "an operand of {len} elements does not fit an output of {out} elements");
+    }
+}
+
+/// Computes `out` from `N` operands; `body` writes as many lanes as it is given, always a multiple of [`STEP`].
+pub(crate) fn drive<U, C, D, const N: usize>(
+    feeds: [&dyn Feed<C, U>; N],
+    out: &mut [U],
+    body: &(dyn Fn([&[C]; N], &mut [D]) + Sync),
+) where
+    U: Element + Store<D>,
+    C: Lane,
+    D: Lane,
+{
+    if out.len() <= STEP {
+        return drive_chunk::<U, C, D, N, STEP>(feeds, 0, out, body);
+    }
+    par::parallel_rows(out, GRAIN, 1, |i, chunk| drive_chunk::<U, C, D, N, BLOCK>(feeds, i * GRAIN, chunk, body));
+}
+
+fn drive_chunk<U, C, D, const N: usize, const B: usize>(
+    feeds: [&dyn Feed<C, U>; N],
+    start: usize,
+    out: &mut [U],
+    body: &(dyn Fn([&[C]; N], &mut [D]) + Sync),
+) where
+    U: Element + Store<D>,
+    C: Lane,
+    D: Lane,
+{
+    let mut buffers = [[C::default(); B]; N];
+    let mut result = [D::default(); B];
+    let mut filled = [false; N];
+    let mut done = 0;
+    while done < out.len() {
+        let at = start + done;
+        let rest = out.len() - done;
+        let runs = feeds.map(|f| f.run(at).filter(|run| run.len() >= STEP && rest >= STEP));
+        let mut n = rest;
+        for run in runs {
+            n = n.min(run.map_or(B, <[C]>::len));
+        }
+        let direct = U::view_mut(&mut out[done..]).is_some() && n >= STEP;
+        if !direct {
+            n = n.min(B);
+        }
+        let whole = if n >= STEP { n / STEP * STEP } else { STEP };
+        let n = n.min(whole);
+        let block = &mut out[done..done + n];
+        for k in 0..N {
+            let constant = feeds[k].constant();
+            if runs[k].is_none() && !(constant && filled[k]) {
+                let len = if constant { B } else { n };
+                feeds[k].fill(at, block, &mut buffers[k][..len]);
+                if n < whole && !constant {
+                    let last = buffers[k][n - 1];
+                    buffers[k][n..whole].fill(last);
+                }
+                filled[k] = true;
+            }
+        }
+        let inputs = std::array::from_fn(|k| runs[k].map_or_else(|| &buffers[k][..whole], |run| &run[..whole]));
+        match U::view_mut(block) {
+            Some(lanes) if direct => body(inputs, lanes),
+            _ => {
+                body(inputs, &mut result[..whole]);
+                U::store(&result[..n], block);
+            }
+        }
+        done += n;
+    }
+}

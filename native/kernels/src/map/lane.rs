@@ -1,0 +1,224 @@
+//! Conversion between the elements that arrays store and the lanes that loops compute in.
+//!
+//! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); the other element types are converted
+//! block by block through buffers that stay in the first-level cache. So nine data types cost no more code than four.
+
+use ferromx_core::dtype::{Element, bf16, f16};
+use half::slice::HalfFloatSliceExt;
+
+/// A type that loops compute in.
+pub trait Lane: Element + Load<Self> + Store<Self> {}
+
+impl Lane for f32 {}
+impl Lane for f64 {}
+impl Lane for i32 {}
+impl Lane for i64 {}
+
+/// The lane type in which arithmetic on an element type is done: `f32` for the floats up to 32 bits, `f64`, `i64`, and
+/// `i32` for the narrower integers and booleans, whose results then wrap around as in C.
+pub trait Arith: Element + Load<Self::Lane> + Store<Self::Lane> {
+    /// The lane type.
+    type Lane: Lane;
+}
+
+macro_rules! arith {
+    ($($t:ty => $lane:ty),*) => {$(
+        impl Arith for $t {
+            type Lane = $lane;
+        }
+    )*};
+}
+arith!(f32 => f32, f16 => f32, bf16 => f32, f64 => f64, u8 => i32, i8 => i32, i32 => i32, bool => i32, i64 => i64);
+
+/// Reading elements as lanes of type `C`. Floats become integers by truncation, integers floats by rounding to nearest.
+pub trait Load<C>: Element {
+    /// The elements themselves where they are lanes already.
+    fn view(src: &[Self]) -> Option<&[C]>;
+    /// Converts `src` into the equally long `dst`.
+    fn load(src: &[Self], dst: &mut [C]);
+    /// Converts one element.
+    fn lane(self) -> C;
+}
+
+/// Writing lanes of type `C` as elements, rounded to nearest even; integers take the low bits of the truncated value.
+pub trait Store<C>: Element {
+    /// The elements themselves where they are lanes already.
+    fn view_mut(dst: &mut [Self]) -> Option<&mut [C]>;
+    /// Converts `src` into the equally long `dst`.
+    fn store(src: &[C], dst: &mut [Self]);
+    /// Converts one lane.
+    fn element(lane: C) -> Self;
+}
+
+macro_rules! same {
+    ($($t:ty),*) => {$(
+        impl Load<$t> for $t {
+            #[inline(always)]
+            fn view(src: &[$t]) -> Option<&[$t]> {
+                Some(src)
+            }
+            #[inline(always)]
+            fn load(src: &[$t], dst: &mut [$t]) {
+                dst.copy_from_slice(src);
+            }
+            #[inline(always)]
+            fn lane(self) -> $t {
+                self
+            }
+        }
+        impl Store<$t> for $t {
+            #[inline(always)]
+            fn view_mut(dst: &mut [$t]) -> Option<&mut [$t]> {
+                Some(dst)
+            }
+            #[inline(always)]
+            fn store(src: &[$t], dst: &mut [$t]) {
+                dst.copy_from_slice(src);
+            }
+            #[inline(always)]
+            fn element(lane: $t) -> $t {
+                lane
+            }
+        }
+    )*};
+}
+same!(f32, f64, i32, i64);
+
+macro_rules! convert {
+    ($($t:ty, $c:ty: |$x:ident| $lane:expr, $element:expr;)*) => {$(
+        impl Load<$c> for $t {
+            #[inline(always)]
+            fn view(_: &[$t]) -> Option<&[$c]> {
+                None
+            }
+            fn load(src: &[$t], dst: &mut [$c]) {
+                for (d, s) in dst.iter_mut().zip(src) {
+                    *d = s.lane();
+                }
+            }
+            #[inline(always)]
+            fn lane(self) -> $c {
+                let $x = self;
+                $lane
+            }
+        }
+        impl Store<$c> for $t {
+            #[inline(always)]
+            fn view_mut(_: &mut [$t]) -> Option<&mut [$c]> {
+                None
+            }
+            fn store(src: &[$c], dst: &mut [$t]) {
+                for (d, s) in dst.iter_mut().zip(src) {
+                    *d = <$t as Store<$c>>::element(*s);
+                }
+            }
+            #[inline(always)]
+            fn element($x: $c) -> $t {
+                $element
+            }
+        }
+    )*};
+}
+
+convert! {
+    f64, f32: |x| x as f32, f64::from(x);
+    i32, f32: |x| x as f32, x as i32;
+    i64, f32: |x| x as f32, x as i64;
+    u8, f32: |x| f32::from(x), x as i32 as u8;
+    i8, f32: |x| f32::from(x), x as i32 as i8;
+    bool, f32: |x| f32::from(u8::from(x)), x != 0.0;
+    bf16, f32: |x| f32::from_bits(u32::from(x.to_bits()) << 16), round_bf16(x);
+    f32, f64: |x| f64::from(x), x as f32;
+    i32, f64: |x| f64::from(x), x as i32;
+    i64, f64: |x| x as f64, x as i64;
+    u8, f64: |x| f64::from(x), x as i32 as u8;
+    i8, f64: |x| f64::from(x), x as i32 as i8;
+    bool, f64: |x| f64::from(u8::from(x)), x != 0.0;
+    bf16, f64: |x| x.to_f64(), bf16::from_f64(x);
+    f32, i32: |x| x as i32, x as f32;
+    f64, i32: |x| x as i32, f64::from(x);
+    i64, i32: |x| x as i32, i64::from(x);
+    u8, i32: |x| i32::from(x), x as u8;
+    i8, i32: |x| i32::from(x), x as i8;
+    bool, i32: |x| i32::from(x), x != 0;
+    f16, i32: |x| x.to_f32() as i32, f16::from_f64(f64::from(x));
+    bf16, i32: |x| x.to_f32() as i32, bf16::from_f64(f64::from(x));
+    f32, i64: |x| x as i64, x as f32;
+    f64, i64: |x| x as i64, x as f64;
+    i32, i64: |x| i64::from(x), x as i32;
+    u8, i64: |x| i64::from(x), x as u8;
+    i8, i64: |x| i64::from(x), x as i8;
+    bool, i64: |x| i64::from(x), x != 0;
+    f16, i64: |x| x.to_f32() as i64, f16::from_f64(x as f64);
+    bf16, i64: |x| x.to_f32() as i64, bf16::from_f64(x as f64);
+}
+
+/// Round to nearest even without a branch, so that the loop vectorises; a NaN stays one.
+#[inline(always)]
+fn round_bf16(x: f32) -> bf16 {
+    let bits = x.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    bf16::from_bits(if x.is_nan() { bits >> 16 | 0x40 } else { rounded } as u16)
+}
+
+/// The crate `half` uses the processor's conversion instructions on slices.
+macro_rules! convert_half {
+    ($($c:ty: $load:ident, $store:ident, $to:ident, $from:ident;)*) => {$(
+        impl Load<$c> for f16 {
+            #[inline(always)]
+            fn view(_: &[f16]) -> Option<&[$c]> {
+                None
+            }
+            fn load(src: &[f16], dst: &mut [$c]) {
+                src.$load(dst);
+            }
+            #[inline(always)]
+            fn lane(self) -> $c {
+                self.$to()
+            }
+        }
+        impl Store<$c> for f16 {
+            #[inline(always)]
+            fn view_mut(_: &mut [f16]) -> Option<&mut [$c]> {
+                None
+            }
+            fn store(src: &[$c], dst: &mut [f16]) {
+                dst.$store(src);
+            }
+            #[inline(always)]
+            fn element(lane: $c) -> f16 {
+                f16::$from(lane)
+            }
+        }
+    )*};
+}
+convert_half! {
+    f32: convert_to_f32_slice, convert_from_f32_slice, to_f32, from_f32;
+    f64: convert_to_f64_slice, convert_from_f64_slice, to_f64, from_f64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_and_bfloat_round_to_nearest_even() {
+        let x: Vec<f32> = (0..5000u32).map(|i| f32::from_bits(i.wrapping_mul(0x9E37_79B9))).collect();
+        let (mut h, mut b) = (vec![f16::ZERO; x.len()], vec![bf16::ZERO; x.len()]);
+        <f16 as Store<f32>>::store(&x, &mut h);
+        <bf16 as Store<f32>>::store(&x, &mut b);
+        for ((x, h), b) in x.iter().zip(&h).zip(&b) {
+            assert!(*h == f16::from_f32(*x) || x.is_nan() && h.is_nan(), "{x}");
+            assert!(*b == bf16::from_f32(*x) || x.is_nan() && b.is_nan(), "{x}");
+        }
+    }
+
+    #[test]
+    fn narrow_integers_take_the_low_bits() {
+        assert_eq!(<u8 as Store<i32>>::element(300), 44);
+        assert_eq!(<i8 as Store<f32>>::element(200.7), -56);
+        assert_eq!(<u8 as Store<f64>>::element(-1.0), 255);
+        assert!(<bool as Store<f32>>::element(0.5));
+        assert_eq!(<f32 as Load<i64>>::lane(-2.9), -2);
+    }
+}

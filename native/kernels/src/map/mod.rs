@@ -1,0 +1,134 @@
+//! Elementwise kernels of one operand, and what all elementwise kernels share: operands, lanes and the driver.
+
+pub(crate) mod drive;
+mod lane;
+
+pub use drive::Src;
+pub use lane::{Arith, Lane, Load, Store};
+
+use crate::simd::multiversion::{self, Kernel};
+use drive::{Feed, check_len, drive};
+use ferromx_core::dtype::Element;
+
+/// Makes a closure-like function whose body is inlined into the vector loop whatever its size.
+///
+/// Closures are inlined at the compiler's discretion, and a large one that is not runs without vector instructions.
+/// Nothing is captured: pass run-time parameters as [`Src::Scalar`] operands.
+///
+/// ```
+/// use ferromx_kernels::{lane_fn, map::{Src, map}};
+/// let mut y = [0f32; 3];
+/// map(Src::Slice(&[1.0, 2.0, 3.0]), &mut y, lane_fn!(|x: f32| -> f32 { x * x + 1.0 }));
+/// assert_eq!(y, [2.0, 5.0, 10.0]);
+/// ```
+#[macro_export]
+macro_rules! lane_fn {
+    (|$($x:ident: $t:ty),+ $(,)?| -> $r:ty $body:block) => {{
+        #[inline(always)]
+        fn lane_fn__($($x: $t),+) -> $r $body
+        lane_fn__
+    }};
+}
+
+struct Map<'a, C, D, F>(&'a [C], &'a mut [D], F);
+
+impl<C: Lane, D: Lane, F: Fn(C) -> D> Kernel for Map<'_, C, D, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        map_loop(self.0, self.1, self.2);
+    }
+}
+
+#[inline(always)]
+fn map_loop<C: Copy, D>(x: &[C], y: &mut [D], f: impl Fn(C) -> D) {
+    let n = y.len() & !(drive::STEP - 1);
+    let (x, y) = (&x[..n], &mut y[..n]);
+    for i in 0..n {
+        y[i] = f(x[i]);
+    }
+}
+
+/// `out[i] = f(x[i])`, computed in lanes of type `C`, the result of `f` converted to `U`. For the usual dtypes choose
+/// `C = D = <T as Arith>::Lane`; transcendental functions of integers want `C = f32` as in MXNet.
+///
+/// `f` should be [`lane_fn!`] or a function marked `#[inline(always)]`. [`Src::InPlace`] reads `out`.
+///
+/// # Panics
+/// If `x` is a slice of another length than `out`.
+pub fn map<T, U, C, D, F>(x: Src<'_, T>, out: &mut [U], f: F)
+where
+    T: Load<C>,
+    U: Load<C> + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: Fn(C) -> D + Copy + Sync,
+{
+    check_len(&x, out.len());
+    drive([&x as &dyn Feed<C, U>], out, &|[x]: [&[C]; 1], y: &mut [D]| multiversion::run(Map(x, y, f)));
+}
+
+/// Converts between element types as MXNet's `Cast`: truncation towards zero for integers, nearest even for floats.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn cast<T, U>(x: &[T], out: &mut [U])
+where
+    T: Element + Load<i64> + Load<f64>,
+    U: Element + Load<i64> + Load<f64> + Store<i64> + Store<f64>,
+{
+    if T::DTYPE.is_float() {
+        map::<T, U, f64, f64, _>(Src::Slice(x), out, lane_fn!(|x: f64| -> f64 { x }));
+    } else {
+        map::<T, U, i64, i64, _>(Src::Slice(x), out, lane_fn!(|x: i64| -> i64 { x }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferromx_core::dtype::{bf16, f16};
+
+    #[test]
+    fn every_length_and_in_place_agree_with_the_naive_loop() {
+        let f = lane_fn!(|x: f32| -> f32 { x * 1.5 - 2.0 });
+        for n in [0, 1, 2, 15, 63, 64, 65, 127, 1000, 1024, 1025, 70_001] {
+            let x: Vec<f32> = (0..n).map(|i| i as f32 * 0.25 - 7.0).collect();
+            let want: Vec<f32> = x.iter().map(|x| x * 1.5 - 2.0).collect();
+            let mut y = vec![0f32; n];
+            map(Src::Slice(&x), &mut y, f);
+            assert_eq!(y, want);
+            let mut y = x.clone();
+            map(Src::<f32>::InPlace, &mut y, f);
+            assert_eq!(y, want);
+        }
+    }
+
+    #[test]
+    fn narrow_floats_and_integers_compute_in_wider_lanes() {
+        let x: Vec<f16> = (0..300).map(|i| f16::from_f32(i as f32)).collect();
+        let mut y = vec![bf16::ZERO; 300];
+        map(Src::Slice(&x), &mut y, lane_fn!(|x: f32| -> f32 { x.sqrt() }));
+        assert!(y.iter().enumerate().all(|(i, y)| *y == bf16::from_f32((i as f32).sqrt())));
+        let mut y: Vec<u8> = (0..=255).collect();
+        map(Src::<u8>::InPlace, &mut y, lane_fn!(|x: i32| -> i32 { x * x }));
+        assert_eq!((y[16], y[200]), (0, 64));
+    }
+
+    #[test]
+    fn cast_keeps_large_integers_and_truncates_floats() {
+        let mut y = [0i64; 2];
+        cast(&[7u8, 255], &mut y);
+        assert_eq!(y, [7, 255]);
+        let mut y = [0i32; 3];
+        cast(&[-1.9f32, 2.5, f32::NAN], &mut y);
+        assert_eq!(y, [-1, 2, 0]);
+        let mut y = [0i32; 1];
+        cast(&[(1i64 << 53) + 1], &mut y);
+        assert_eq!(y, [1]);
+        let mut y = [f16::ZERO; 1];
+        cast(&[65519.9f64], &mut y);
+        assert_eq!(y[0], f16::MAX);
+    }
+}

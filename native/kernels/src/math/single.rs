@@ -1,0 +1,302 @@
+//! Single precision, in plain arithmetic without branches or tables, so that loops over these functions vectorise.
+//!
+//! Functions that need more than 24 bits on the way compute in double precision ("wide" below) and round once.
+//! Polynomial coefficients are least-maximum fits made for this file.
+
+use super::{special, wide};
+
+const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+
+/// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and gives n (also as an integer) and e^r - 1.
+#[inline(always)]
+fn reduce_exp(x: f32) -> (i32, f32) {
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = n.mul_add(-0.693_359_375, x);
+    let r = n.mul_add(2.121_944_4e-4, r);
+    let q = poly(
+        r,
+        [
+            0.500_000_001_429,
+            0.166_666_667_617,
+            4.166_645_677_9e-2,
+            8.333_284_206e-3,
+            1.393_454_447e-3,
+            1.990_879_867e-4,
+        ],
+    );
+    ((shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32), q.mul_add(r * r, r))
+}
+
+/// 2^n for -126 <= n <= 127.
+#[inline(always)]
+fn exp2i(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+/// Horner's scheme, the constant term first.
+#[inline(always)]
+pub(super) fn poly<const N: usize>(x: f32, c: [f32; N]) -> f32 {
+    let mut sum = c[N - 1];
+    let mut k = N - 1;
+    while k > 0 {
+        k -= 1;
+        sum = sum.mul_add(x, c[k]);
+    }
+    sum
+}
+
+/// Limits `x`; a NaN stays one.
+#[inline(always)]
+fn limit(x: f32, low: f32, high: f32) -> f32 {
+    let x = if x > high { high } else { x };
+    if x < low { low } else { x }
+}
+
+#[inline(always)]
+pub(super) fn exp(x: f32) -> f32 {
+    let (n, e) = reduce_exp(limit(x, -104.0, 89.0));
+    let half = n >> 1;
+    (e + 1.0) * exp2i(half) * exp2i(n.wrapping_sub(half))
+}
+
+#[inline(always)]
+pub(super) fn expm1(x: f32) -> f32 {
+    let (n, e) = reduce_exp(limit(x, -18.0, 89.0));
+    // Half the scale, because 2^128 has no representation.
+    let scale = exp2i(n.wrapping_sub(1));
+    let y = e.mul_add(scale, scale - 0.5) * 2.0;
+    if x == 0.0 { x } else { y }
+}
+
+#[inline(always)]
+pub(super) fn log(x: f32) -> f32 {
+    let tiny = x < f32::MIN_POSITIVE;
+    let scaled = if tiny { x * 8_388_608.0 } else { x };
+    // The mantissa is taken from [sqrt(1/2), sqrt(2)), so that the logarithm of numbers near 1 keeps its digits.
+    let bits = (scaled.to_bits() as i32).wrapping_sub(0x3f35_04f3);
+    let exponent = (bits >> 23) as f32 - if tiny { 23.0 } else { 0.0 };
+    let f = f32::from_bits((bits & 0x007f_ffff).wrapping_add(0x3f35_04f3) as u32) - 1.0;
+    let p = poly(
+        f,
+        [
+            0.333_333_102_314,
+            -0.249_999_864_410,
+            0.200_022_423_026,
+            -0.166_692_700_640,
+            0.142_183_259_610,
+            -0.123_837_982_668,
+            0.118_750_789_713,
+            -0.117_941_028_205,
+            0.069_156_010_992,
+        ],
+    );
+    let ff = f * f;
+    let low = exponent.mul_add(-2.121_944_4e-4, (p * f) * ff);
+    let y = exponent.mul_add(0.693_359_375, f + ff.mul_add(-0.5, low));
+    special_log(x, y)
+}
+
+/// The logarithm's values outside the positive finite numbers.
+#[inline(always)]
+fn special_log(x: f32, y: f32) -> f32 {
+    let y = if x == f32::INFINITY { x } else { y };
+    let y = if x == 0.0 { f32::NEG_INFINITY } else { y };
+    if x < 0.0 || x.is_nan() { f32::NAN } else { y }
+}
+
+#[inline(always)]
+pub(super) fn log2(x: f32) -> f32 {
+    (wide::log(f64::from(x)) * std::f64::consts::LOG2_E) as f32
+}
+
+#[inline(always)]
+pub(super) fn log10(x: f32) -> f32 {
+    (wide::log(f64::from(x)) * std::f64::consts::LOG10_E) as f32
+}
+
+#[inline(always)]
+pub(super) fn log1p(x: f32) -> f32 {
+    let y = wide::log1p(f64::from(x)) as f32;
+    if x == 0.0 { x } else { y }
+}
+
+#[inline(always)]
+pub(super) fn tanh(x: f32) -> f32 {
+    let e = expm1(limit(x.abs() * 2.0, 0.0, 20.0));
+    (e / (e + 2.0)).copysign(x)
+}
+
+#[inline(always)]
+pub(super) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
+}
+
+#[inline(always)]
+pub(super) fn softrelu(x: f32) -> f32 {
+    // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which neither overflows nor cancels.
+    let positive = if x > 0.0 { x } else { 0.0 };
+    let y = positive + log1p_unit(exp(-x.abs()));
+    if x.is_nan() { x } else { y }
+}
+
+/// log(1 + x) for 0 <= x <= 1: the part of x that 1 + x loses is added back.
+#[inline(always)]
+fn log1p_unit(x: f32) -> f32 {
+    let u = 1.0 + x;
+    log(u) + (x - (u - 1.0)) / u
+}
+
+#[inline(always)]
+pub(super) fn erf(x: f32) -> f32 {
+    let a = limit(x.abs(), 0.0, 4.0);
+    let p = poly(
+        a * a,
+        [
+            0.128_379_166_49,
+            -0.376_126_322_859,
+            0.112_836_725_469,
+            -0.026_858_104_326,
+            0.005_197_797_214,
+            -0.000_810_596_533,
+            0.000_082_154_238,
+        ],
+    );
+    let near = a.mul_add(p, a);
+    // -log(1 - erf(a)) is smooth.
+    let q = poly(
+        a,
+        [
+            0.000_177_483_821,
+            1.127_749_609_86,
+            0.637_059_668_532,
+            0.104_037_438_431,
+            -0.022_277_127_436,
+            0.003_055_618_317,
+            -0.000_197_182_891,
+        ],
+    );
+    let far = 1.0 - exp(-q);
+    (if a < 0.92 { near } else { far }).copysign(x)
+}
+
+#[inline(always)]
+pub(super) fn gelu(x: f32) -> f32 {
+    let half = 0.5 * x;
+    half.mul_add(erf(x * std::f32::consts::FRAC_1_SQRT_2), half)
+}
+
+#[inline(always)]
+pub(super) fn sin(x: f32) -> f32 {
+    let y = wide::sin_quarter(wide::quarters(x), 0) as f32;
+    if x == 0.0 { x } else { y }
+}
+
+#[inline(always)]
+pub(super) fn cos(x: f32) -> f32 {
+    wide::sin_quarter(wide::quarters(x), 1) as f32
+}
+
+#[inline(always)]
+pub(super) fn tan(x: f32) -> f32 {
+    let y = wide::tan_quarter(wide::quarters(x)) as f32;
+    if x == 0.0 { x } else { y }
+}
+
+#[inline(always)]
+pub(super) fn sinh(x: f32) -> f32 {
+    let w = f64::from(x);
+    let e = wide::exp2(w * std::f64::consts::LOG2_E);
+    let z = w * w;
+    let near = w + w * z * wide::poly(z, [1.0 / 6.0, 1.0 / 120.0, 1.0 / 5040.0, 1.0 / 362_880.0]);
+    let far = 0.5 * (e - 1.0 / e);
+    (if w.abs() < 0.5 { near } else { far }) as f32
+}
+
+#[inline(always)]
+pub(super) fn cosh(x: f32) -> f32 {
+    let e = wide::exp2(f64::from(x) * std::f64::consts::LOG2_E);
+    (0.5 * (e + 1.0 / e)) as f32
+}
+
+#[inline(always)]
+pub(super) fn asin(x: f32) -> f32 {
+    let w = f64::from(x);
+    wide::atan(w / ((1.0 - w) * (1.0 + w)).sqrt()) as f32
+}
+
+#[inline(always)]
+pub(super) fn acos(x: f32) -> f32 {
+    let w = f64::from(x);
+    (2.0 * wide::atan(((1.0 - w) / (1.0 + w)).sqrt())) as f32
+}
+
+#[inline(always)]
+pub(super) fn atan(x: f32) -> f32 {
+    wide::atan(f64::from(x)) as f32
+}
+
+#[inline(always)]
+pub(super) fn asinh(x: f32) -> f32 {
+    let a = f64::from(x.abs());
+    let y = wide::log1p(a + a * a / (1.0 + a.mul_add(a, 1.0).sqrt())) as f32;
+    // Squares of numbers below 2^-64 are too small to count, those of infinity too large.
+    let y = if x.abs() < 1e-6 || x.is_infinite() { x.abs() } else { y };
+    y.copysign(x)
+}
+
+#[inline(always)]
+pub(super) fn acosh(x: f32) -> f32 {
+    let t = f64::from(x) - 1.0;
+    let y = wide::log1p(t + (t * (t + 2.0)).sqrt()) as f32;
+    if x < 1.0 { f32::NAN } else { y }
+}
+
+#[inline(always)]
+pub(super) fn atanh(x: f32) -> f32 {
+    let w = f64::from(x);
+    let y = (0.5 * wide::log1p(2.0 * w / (1.0 - w))) as f32;
+    let y = if x.abs() == 1.0 { f32::INFINITY.copysign(x) } else { y };
+    if x.abs() < 1e-6 { x } else { y }
+}
+
+#[inline(always)]
+pub(super) fn cbrt(x: f32) -> f32 {
+    let y = wide::exp2(wide::log(f64::from(x.abs())) * (std::f64::consts::LOG2_E / 3.0)) as f32;
+    y.copysign(x)
+}
+
+#[inline(always)]
+pub(super) fn rcbrt(x: f32) -> f32 {
+    let y = wide::exp2(wide::log(f64::from(x.abs())) * (-std::f64::consts::LOG2_E / 3.0)) as f32;
+    y.copysign(x)
+}
+
+#[inline(always)]
+pub(super) fn rsqrt(x: f32) -> f32 {
+    (1.0 / f64::from(x).sqrt()) as f32
+}
+
+#[inline(always)]
+pub(super) fn pow(x: f32, y: f32) -> f32 {
+    let (a, w) = (f64::from(x.abs()), f64::from(y));
+    let size = wide::exp2(wide::log(a) * std::f64::consts::LOG2_E * w) as f32;
+    let integer = y.floor() == y;
+    let odd = integer && (y * 0.5).floor() != y * 0.5;
+    let size = if x < 0.0 && !integer && x != f32::NEG_INFINITY { f32::NAN } else { size };
+    // |1| to any power is 1, infinities included; so is everything to the power 0.
+    let size = if x == 1.0 || y == 0.0 || x == -1.0 && y.is_infinite() { 1.0 } else { size };
+    if odd { size.copysign(x) } else { size }
+}
+
+pub(super) fn gamma(x: f32) -> f32 {
+    special::gamma(f64::from(x)) as f32
+}
+
+pub(super) fn lgamma(x: f32) -> f32 {
+    special::lgamma(f64::from(x)) as f32
+}
+
+pub(super) fn digamma(x: f32) -> f32 {
+    special::digamma(f64::from(x)) as f32
+}

@@ -1,0 +1,135 @@
+//! Against `libm` in double precision, over all magnitudes.
+
+use super::*;
+
+/// Arguments of every exponent and sign, dense around the usual ones, with the special values.
+fn arguments() -> Vec<f32> {
+    let mut x: Vec<f32> = (0..400_000u32).map(|i| f32::from_bits(i.wrapping_mul(10_737))).collect();
+    x.extend((-60_000..60_000).map(|i| i as f32 * 2e-3 + 1e-4));
+    x.extend((-20_000..20_000).map(|i| 1.0 + i as f32 * 3e-7));
+    for v in [0.0, f32::MIN_POSITIVE, 1e-45, 1.0, 2.0, 0.5, f32::MAX, f32::INFINITY, 88.72283, 88.72284, 103.97] {
+        x.extend([v, -v]);
+    }
+    x.push(f32::NAN);
+    x
+}
+
+/// The distance between `got` and `want` in units in the last place of `want` in single precision.
+fn ulps(got: f32, want: f64) -> f64 {
+    let rounded = want as f32;
+    if got == rounded || got.is_nan() && rounded.is_nan() {
+        return 0.0;
+    }
+    if !got.is_finite() && !rounded.is_finite() || got.is_nan() || rounded.is_nan() {
+        return f64::INFINITY;
+    }
+    let limit = |x: f64| x.clamp(-f64::from(f32::MAX), f64::from(f32::MAX));
+    let want = limit(want);
+    let exponent = (want.abs().max(f64::from(f32::MIN_POSITIVE)).log2().floor()) as i32;
+    (limit(f64::from(got)) - want).abs() / 2f64.powi(exponent - 23)
+}
+
+fn check(name: &str, bound: f64, f: impl Fn(f32) -> f32, want: impl Fn(f64) -> f64) {
+    let mut worst = (0.0, 0.0);
+    for x in arguments() {
+        let e = ulps(f(x), want(f64::from(x)));
+        if e > worst.0 {
+            worst = (e, x);
+        }
+    }
+    assert!(
+        worst.0 <= bound,
+        "{name}({}) = {} is {} ulp from {}",
+        worst.1,
+        f(worst.1),
+        worst.0,
+        want(f64::from(worst.1))
+    );
+}
+
+#[test]
+fn single_precision_functions_are_within_their_bounds() {
+    check("exp", 2.0, exp, libm::exp);
+    check("expm1", 2.0, expm1, libm::expm1);
+    check("log", 2.0, log, libm::log);
+    check("log2", 1.0, log2, libm::log2);
+    check("log10", 1.0, log10, libm::log10);
+    check("log1p", 1.0, log1p, libm::log1p);
+    check("tanh", 2.5, tanh, libm::tanh);
+    check("sin", 1.0, sin, libm::sin);
+    check("cos", 1.0, cos, libm::cos);
+    check("tan", 1.0, tan, libm::tan);
+    check("sinh", 1.0, sinh, libm::sinh);
+    check("cosh", 1.0, cosh, libm::cosh);
+    check("asin", 1.0, asin, libm::asin);
+    check("acos", 1.0, acos, libm::acos);
+    check("atan", 1.0, atan, libm::atan);
+    check("asinh", 1.0, asinh, libm::asinh);
+    check("acosh", 1.0, acosh, acosh);
+    check("atanh", 1.0, atanh, libm::atanh);
+    check("erf", 2.0, erf, libm::erf);
+    check("cbrt", 1.0, cbrt, libm::cbrt);
+    check("rcbrt", 1.0, rcbrt, |x| 1.0 / libm::cbrt(x));
+    check("rsqrt", 1.0, rsqrt, |x| 1.0 / x.sqrt());
+    check("gamma", 1.0, gamma, libm::tgamma);
+}
+
+#[test]
+fn sums_are_within_their_bound() {
+    for x in arguments().into_iter().filter(|x| x.is_finite()) {
+        let w = f64::from(x);
+        let soft = w.max(0.0) + libm::log1p(libm::exp(-w.abs()));
+        assert!((f64::from(softrelu(x)) - soft).abs() <= 2e-7 * soft + 1e-37, "softrelu({x})");
+        let g = 0.5 * w * (1.0 + libm::erf(w * std::f64::consts::FRAC_1_SQRT_2));
+        assert!((f64::from(gelu(x)) - g).abs() <= 2e-7 * w.abs() + 1e-44, "gelu({x}) = {} not {g}", gelu(x));
+        let s = 1.0 / (1.0 + libm::exp(-w));
+        assert!((f64::from(sigmoid(x)) - s).abs() <= 2.4e-7 * s + 1.2e-38, "sigmoid({x})");
+    }
+    assert_eq!((softrelu(f32::INFINITY), softrelu(f32::NEG_INFINITY)), (f32::INFINITY, 0.0));
+    assert!(softrelu(f32::NAN).is_nan() && gelu(f32::NAN).is_nan() && sigmoid(f32::NAN).is_nan());
+}
+
+#[test]
+fn signs_of_zero_are_kept() {
+    for f in [sin::<f32>, tan, tanh, sinh, asin, atan, asinh, atanh, expm1, log1p, erf, cbrt] {
+        assert_eq!(f(-0.0).to_bits(), (-0.0f32).to_bits());
+        assert_eq!(f(0.0).to_bits(), 0);
+    }
+}
+
+#[test]
+fn powers_follow_c99() {
+    let special = [0.0, 1.0, 2.0, 3.0, 0.5, 1e-40, 7.5, 1e30, 33_554_432.0, f32::INFINITY];
+    let all: Vec<f32> = special.iter().flat_map(|&x| [x, -x]).chain([f32::NAN]).collect();
+    for &x in &all {
+        for &y in &all {
+            let want = libm::pow(f64::from(x), f64::from(y));
+            let got = pow(x, y);
+            assert!(ulps(got, want) <= 1.0, "pow({x}, {y}) = {got}, not {want}");
+            assert!(got != 0.0 || got.to_bits() == (want as f32).to_bits(), "pow({x}, {y}) sign");
+        }
+    }
+    for i in 0..200_000u32 {
+        let x = f32::from_bits(0x3000_0000 + i.wrapping_mul(48_271) % 0x2000_0000);
+        let y = ((i % 2001) as f32 - 1000.0) * 0.037;
+        assert!(ulps(pow(x, y), libm::pow(f64::from(x), f64::from(y))) <= 1.0, "pow({x}, {y})");
+    }
+}
+
+#[test]
+fn digamma_has_its_known_values() {
+    let euler = 0.577_215_664_901_532_9;
+    assert!((digamma(1.0f64) + euler).abs() < 1e-14);
+    assert!((digamma(0.5f64) + euler + 2.0 * std::f64::consts::LN_2).abs() < 1e-14);
+    assert!((digamma(-0.5f64) - 0.036_489_973_978_576_5).abs() < 1e-13);
+    assert!((digamma(100.0f64) - 4.600_161_852_738_087).abs() < 1e-13);
+    assert!(digamma(-3.0f32).is_nan());
+    assert!((lgamma(-1.5f64) - 0.860_047_015_376_481).abs() < 1e-13);
+}
+
+#[test]
+fn rounding_and_extremes_are_mxnets() {
+    assert_eq!([-2.5, -1.5, 0.5, 1.5, 2.5].map(rint::<f32>), [-3.0, -2.0, 0.0, 1.0, 2.0]);
+    assert!(maximum(f32::NAN, 1.0).is_nan() && maximum(1.0, f32::NAN).is_nan());
+    assert_eq!((maximum(2, 3), minimum(2, 3)), (3, 2));
+}

@@ -1,0 +1,168 @@
+//! Double precision arithmetic behind the single precision functions: about 40 correct bits, no branches.
+
+const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+
+/// Horner's scheme, the constant term first.
+#[inline(always)]
+pub(super) fn poly<const N: usize>(x: f64, c: [f64; N]) -> f64 {
+    let mut sum = c[N - 1];
+    let mut k = N - 1;
+    while k > 0 {
+        k -= 1;
+        sum = sum.mul_add(x, c[k]);
+    }
+    sum
+}
+
+/// 2^x for results within single precision; beyond, something that rounds to 0 or infinity.
+#[inline(always)]
+pub(super) fn exp2(x: f64) -> f64 {
+    let x = if x > 300.0 { 300.0 } else { x };
+    let x = if x < -300.0 { -300.0 } else { x };
+    let shifted = x + ROUND;
+    let r = (x - (shifted - ROUND)) * std::f64::consts::LN_2;
+    let p = poly(
+        r,
+        [
+            1.0,
+            1.0,
+            1.0 / 2.0,
+            1.0 / 6.0,
+            1.0 / 24.0,
+            1.0 / 120.0,
+            1.0 / 720.0,
+            1.0 / 5040.0,
+            1.0 / 40320.0,
+            1.0 / 362_880.0,
+            1.0 / 3_628_800.0,
+        ],
+    );
+    p * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
+}
+
+/// The logarithm of a number that is not subnormal.
+#[inline(always)]
+pub(super) fn log(x: f64) -> f64 {
+    const SQRT_HALF: i64 = 0x3fe6_a09e_667f_3bcd;
+    let bits = (x.to_bits() as i64).wrapping_sub(SQRT_HALF);
+    // Not a conversion of a 64-bit integer, which older processors lack for vectors.
+    let exponent = f64::from_bits((bits >> 52).wrapping_add(ROUND.to_bits() as i64) as u64) - ROUND;
+    let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF) as u64);
+    let s = (m - 1.0) / (m + 1.0);
+    let z = s * s;
+    let p = poly(z, [2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0, 2.0 / 13.0, 2.0 / 15.0, 2.0 / 17.0]);
+    let y = exponent.mul_add(std::f64::consts::LN_2, s.mul_add(z * p, 2.0 * s));
+    let y = if x == f64::INFINITY { x } else { y };
+    let y = if x == 0.0 { f64::NEG_INFINITY } else { y };
+    if x < 0.0 || x.is_nan() { f64::NAN } else { y }
+}
+
+/// log(1 + x), also where 1 + x rounds to 1.
+#[inline(always)]
+pub(super) fn log1p(x: f64) -> f64 {
+    let u = 1.0 + x;
+    let y = log(u);
+    let lost = x - (u - 1.0);
+    if y.abs() < f64::INFINITY { y + lost } else { y }
+}
+
+/// atan, from one polynomial on [0, 1].
+#[inline(always)]
+pub(super) fn atan(x: f64) -> f64 {
+    let a = x.abs();
+    let inverted = a > 1.0;
+    let t = if inverted { 1.0 / a } else { a };
+    let p = poly(
+        t * t,
+        [
+            0.9999999999916356,
+            -0.3333333303361764,
+            0.1999998219097492,
+            -0.142852967808547,
+            0.11105986786258942,
+            -0.09053017818266053,
+            0.0750901235373225,
+            -0.06054643070383742,
+            0.0441576873267961,
+            -0.02653803920590068,
+            0.011779023758452016,
+            -0.0033287976963831544,
+            0.00044138295277348216,
+        ],
+    );
+    let y = t * p;
+    (if inverted { std::f64::consts::FRAC_PI_2 - y } else { y }).copysign(x)
+}
+
+/// An angle as a number of quarter turns modulo four, and the rest in radians, of at most an eighth of a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Quarters {
+    count: i32,
+    rest: f64,
+}
+
+/// 1 / (2 pi) in pieces of at most 29 bits: times a single precision number each is exact, so its whole turns can be
+/// dropped exactly, whatever its size.
+const TURN: [f64; 7] = pieces();
+
+/// The leading 224 bits of 1 / (2 pi) after the point, in words of 28 bits.
+const TURN_BITS: [u32; 8] = turn_bits();
+
+const fn turn_bits() -> [u32; 8] {
+    // 1 / (2 pi) = 0.28BE60DB9391054A7F09D5F47D4D377036D8A5664F10E4107F9458... in hexadecimal.
+    [0x028B_E60D, 0x0B93_9105, 0x04A7_F09D, 0x05F4_7D4D, 0x0377_036D, 0x08A5_664F, 0x010E_4107, 0x0F94_58EA]
+}
+
+const fn pieces() -> [f64; 7] {
+    let mut out = [0.0; 7];
+    let mut k = 0;
+    while k < 7 {
+        let bits = TURN_BITS[k];
+        let scale = f64::from_bits((1023 - 28 * (k as u64 + 1)) << 52);
+        out[k] = bits as f64 * scale;
+        k += 1;
+    }
+    out
+}
+
+/// Reduces an angle in radians.
+#[inline(always)]
+pub(super) fn quarters(x: f32) -> Quarters {
+    let x = f64::from(x);
+    let mut turns = 0.0;
+    let mut k = TURN.len();
+    while k > 0 {
+        k -= 1;
+        let part = x * TURN[k];
+        turns += part - part.round_ties_even();
+    }
+    let quarters = (turns - turns.round_ties_even()) * 4.0;
+    let shifted = quarters + ROUND;
+    Quarters { count: shifted.to_bits() as i32, rest: (quarters - (shifted - ROUND)) * std::f64::consts::FRAC_PI_2 }
+}
+
+#[inline(always)]
+fn sin_cos(t: f64) -> (f64, f64) {
+    let z = t * t;
+    let s =
+        poly(z, [-1.0 / 6.0, 1.0 / 120.0, -1.0 / 5040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0, 1.0 / 6_227_020_800.0]);
+    let c = poly(z, [-0.5, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40320.0, -1.0 / 3_628_800.0, 1.0 / 479_001_600.0]);
+    (s.mul_add(t * z, t), c.mul_add(z, 1.0))
+}
+
+/// The sine of the angle advanced by `more` quarter turns.
+#[inline(always)]
+pub(super) fn sin_quarter(angle: Quarters, more: i32) -> f64 {
+    let count = angle.count.wrapping_add(more);
+    let (s, c) = sin_cos(angle.rest);
+    let y = if count & 1 == 0 { s } else { c };
+    if count & 2 == 0 { y } else { -y }
+}
+
+#[inline(always)]
+pub(super) fn tan_quarter(angle: Quarters) -> f64 {
+    let (s, c) = sin_cos(angle.rest);
+    let odd = angle.count & 1 != 0;
+    let (top, bottom) = if odd { (-c, s) } else { (s, c) };
+    top / bottom
+}

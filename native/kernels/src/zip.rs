@@ -1,0 +1,251 @@
+//! Elementwise kernels of two, three and more operands of one shape; gradients are mostly these.
+
+use crate::map::drive::{self, Feed, check_len, drive};
+use crate::map::{Lane, Load, Src, Store};
+use crate::par;
+use crate::simd::multiversion::{self, Kernel};
+use ferromx_core::dtype::Element;
+
+struct Zip<'a, C, D, F>(&'a [C], &'a [C], &'a mut [D], F);
+
+impl<C: Lane, D: Lane, F: Fn(C, C) -> D> Kernel for Zip<'_, C, D, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        zip_loop(self.0, self.1, self.2, self.3);
+    }
+}
+
+#[inline(always)]
+fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl Fn(C, C) -> D) {
+    let n = y.len() & !(drive::STEP - 1);
+    let (a, b, y) = (&a[..n], &b[..n], &mut y[..n]);
+    for i in 0..n {
+        y[i] = f(a[i], b[i]);
+    }
+}
+
+struct Zip3<'a, C, D, F>(&'a [C], &'a [C], &'a [C], &'a mut [D], F);
+
+impl<C: Lane, D: Lane, F: Fn(C, C, C) -> D> Kernel for Zip3<'_, C, D, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        zip3_loop(self.0, self.1, self.2, self.3, self.4);
+    }
+}
+
+#[inline(always)]
+fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl Fn(C, C, C) -> D) {
+    let n = y.len() & !(drive::STEP - 1);
+    let (a, b, c, y) = (&a[..n], &b[..n], &c[..n], &mut y[..n]);
+    for i in 0..n {
+        y[i] = f(a[i], b[i], c[i]);
+    }
+}
+
+/// Computes `out` from any two feeds of lanes.
+pub(crate) fn zip_feeds<U, C, D, F>(a: &dyn Feed<C, U>, b: &dyn Feed<C, U>, out: &mut [U], f: F)
+where
+    U: Element + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: Fn(C, C) -> D + Copy + Sync,
+{
+    drive([a, b], out, &|[a, b]: [&[C]; 2], y: &mut [D]| multiversion::run(Zip(a, b, y, f)));
+}
+
+/// `out[i] = f(a[i], b[i])` in lanes of type `C`; see [`map`](crate::map::map) for the choice of lanes and of `f`. An
+/// operator with a scalar is the case of a [`Src::Scalar`], on either side.
+///
+/// # Panics
+/// If a slice operand has another length than `out`.
+pub fn zip<A, B, U, C, D, F>(a: Src<'_, A>, b: Src<'_, B>, out: &mut [U], f: F)
+where
+    A: Load<C>,
+    B: Load<C>,
+    U: Load<C> + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: Fn(C, C) -> D + Copy + Sync,
+{
+    check_len(&a, out.len());
+    check_len(&b, out.len());
+    zip_feeds(&a, &b, out, f);
+}
+
+/// `out[i] = f(a[i], b[i], c[i])`, like [`zip`].
+///
+/// # Panics
+/// If a slice operand has another length than `out`.
+pub fn zip3<A, B, E, U, C, D, F>(a: Src<'_, A>, b: Src<'_, B>, c: Src<'_, E>, out: &mut [U], f: F)
+where
+    A: Load<C>,
+    B: Load<C>,
+    E: Load<C>,
+    U: Load<C> + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: Fn(C, C, C) -> D + Copy + Sync,
+{
+    check_len(&a, out.len());
+    check_len(&b, out.len());
+    check_len(&c, out.len());
+    drive([&a as &dyn Feed<C, U>, &b, &c], out, &|[a, b, c]: [&[C]; 3], y: &mut [D]| {
+        multiversion::run(Zip3(a, b, c, y, f));
+    });
+}
+
+/// Lanes that [`update`] handles at a time, in registers and on the stack.
+const LANES: usize = 64;
+
+struct Update<'a, C, P, F, const I: usize, const O: usize> {
+    state: &'a mut [[C; LANES]; O],
+    inputs: &'a [[C; LANES]; I],
+    params: P,
+    f: F,
+}
+
+impl<C: Lane, P: Copy, F: Fn(P, [C; O], [C; I]) -> [C; O], const I: usize, const O: usize> Kernel
+    for Update<'_, C, P, F, I, O>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let mut result = [[C::default(); LANES]; O];
+        for i in 0..LANES {
+            let state = std::array::from_fn(|k| self.state[k][i]);
+            let input = std::array::from_fn(|k| self.inputs[k][i]);
+            let new = (self.f)(self.params, state, input);
+            for (lanes, new) in result.iter_mut().zip(new) {
+                lanes[i] = new;
+            }
+        }
+        *self.state = result;
+    }
+}
+
+/// Changes `O` arrays in step, as optimizers do with weights and moments:
+/// `state[..][i] = f(params, state[..][i], inputs[..][i])`.
+///
+/// `f` must not capture anything and be inlinable, see [`lane_fn!`](crate::lane_fn); what it needs besides the elements
+/// goes through `params`.
+///
+/// # Panics
+/// If the arrays differ in length.
+pub fn update<T, C, P, F, const I: usize, const O: usize>(mut state: [&mut [T]; O], inputs: [&[T]; I], params: P, f: F)
+where
+    T: Load<C> + Store<C>,
+    C: Lane,
+    P: Copy + Sync,
+    F: Fn(P, [C; O], [C; I]) -> [C; O] + Copy + Sync,
+{
+    let len = state.first().map_or(0, |s| s.len());
+    for l in state.iter().map(|s| s.len()).chain(inputs.iter().map(|s| s.len())) {
+        assert_eq!(l, len, "the arrays of an update have {l} and {len} elements");
+    }
+    chunked(&mut state, |start, state| {
+        let len = state.first().map_or(0, |s| s.len());
+        let mut old = [[C::default(); LANES]; O];
+        let mut input = [[C::default(); LANES]; I];
+        for at in (0..len).step_by(LANES) {
+            let n = LANES.min(len - at);
+            for k in 0..O {
+                load_padded(&state[k][at..at + n], &mut old[k]);
+            }
+            for k in 0..I {
+                load_padded(&inputs[k][start + at..start + at + n], &mut input[k]);
+            }
+            multiversion::run(Update { state: &mut old, inputs: &input, params, f });
+            for k in 0..O {
+                T::store(&old[k][..n], &mut state[k][at..at + n]);
+            }
+        }
+    });
+}
+
+/// Calls `f(start, parts)` with the corresponding parts of equally long slices, in parallel where there are several.
+fn chunked<T: Element, const O: usize>(slices: &mut [&mut [T]; O], f: impl Fn(usize, &mut [&mut [T]; O]) + Sync) {
+    let len = slices.first().map_or(0, |s| s.len());
+    if len <= drive::GRAIN {
+        return f(0, slices);
+    }
+    let mut parts = slices.each_mut().map(|s| s.chunks_mut(drive::GRAIN));
+    let mut chunks: Vec<[&mut [T]; O]> =
+        (0..par::chunks(len, drive::GRAIN)).map(|_| parts.each_mut().map(|p| p.next().unwrap_or_default())).collect();
+    par::parallel_rows(&mut chunks, 1, 1, |i, chunk| f(i * drive::GRAIN, &mut chunk[0]));
+}
+
+#[inline(always)]
+fn load_padded<T: Load<C>, C: Lane>(src: &[T], dst: &mut [C; LANES]) {
+    let n = src.len();
+    T::load(src, &mut dst[..n]);
+    let last = dst[n - 1];
+    dst[n..].fill(last);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane_fn;
+    use ferromx_core::dtype::f16;
+
+    #[test]
+    fn operands_may_be_the_output_or_a_scalar() {
+        let sub = lane_fn!(|a: f32, b: f32| -> f32 { a - 2.0 * b });
+        for n in [0, 1, 63, 64, 65, 1000, 40_000] {
+            let a: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            let b: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
+            let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a - 2.0 * b).collect();
+            let mut y = vec![0f32; n];
+            zip(Src::from(&a), Src::from(&b), &mut y, sub);
+            assert_eq!(y, want);
+            let mut y = a.clone();
+            zip(Src::<f32>::InPlace, Src::from(&b), &mut y, sub);
+            assert_eq!(y, want);
+            let mut y = b.clone();
+            zip(Src::from(&a), Src::<f32>::InPlace, &mut y, sub);
+            assert_eq!(y, want);
+            let mut y = a.clone();
+            zip(Src::<f32>::Scalar(1.0), Src::<f32>::InPlace, &mut y, sub);
+            assert!(y.iter().zip(&a).all(|(y, a)| *y == 1.0 - 2.0 * a));
+            let mut y = b.clone();
+            zip3(
+                Src::from(&a),
+                Src::<f32>::InPlace,
+                Src::<f32>::Scalar(3.0),
+                &mut y,
+                lane_fn!(|a: f32, b: f32, c: f32| -> f32 { a + b * c }),
+            );
+            assert!(y.iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == a + b * 3.0));
+        }
+    }
+
+    #[test]
+    fn comparisons_may_change_the_type() {
+        let a = [1i64, 5, 1 << 60];
+        let mut y = [false; 3];
+        zip(Src::Slice(&a), Src::<i64>::Scalar(5), &mut y, lane_fn!(|a: i64, b: i64| -> i64 { i64::from(a >= b) }));
+        assert_eq!(y, [false, true, true]);
+    }
+
+    #[test]
+    fn updates_change_all_states() {
+        for n in [0, 1, 64, 100, 70_000] {
+            let grad: Vec<f16> = (0..n).map(|i| f16::from_f32((i % 100) as f32)).collect();
+            let (mut w, mut m) = (vec![f16::ONE; n], vec![f16::from_f32(2.0); n]);
+            let momentum = lane_fn!(|p: (f32, f32), s: [f32; 2], g: [f32; 1]| -> [f32; 2] {
+                let m = p.0 * s[1] - p.1 * g[0];
+                [s[0] + m, m]
+            });
+            update::<f16, f32, _, _, 1, 2>([&mut w, &mut m], [&grad], (0.5, 0.25), momentum);
+            for i in 0..n {
+                let want = 1.0 - 0.25 * (i % 100) as f32;
+                assert_eq!((w[i].to_f32(), m[i].to_f32()), (1.0 + want, want));
+            }
+        }
+    }
+}
