@@ -1,0 +1,67 @@
+package org.apache.mxnet.codegen
+
+/** A set of generated functions: which there are, and the class that documents them.
+  *
+  * @param packageName
+  *   the package of the base class
+  * @param className
+  *   the base class, which the annotated object extends
+  * @param summary
+  *   what the set is, for the ScalaDoc
+  */
+final case class Api(packageName: String, className: String, summary: String)
+
+object Api {
+  private val mxnet = "org.apache.mxnet"
+  private val contrib = "org.apache.mxnet.contrib"
+
+  val SymbolFunctions: Api = Api(mxnet, "SymbolBase", "Operators over symbols, inputs by position or by name in a map.")
+  val NDArrayFunctions: Api = Api(mxnet, "NDArrayBase", "Operators over arrays, inputs and settings by position or in a map.")
+  val SymbolApi: Api = Api(mxnet, "SymbolAPIBase", "The typesafe operators over symbols: `Symbol.api`.")
+  val NDArrayApi: Api = Api(mxnet, "NDArrayAPIBase", "The typesafe operators over arrays: `NDArray.api`.")
+  val SymbolRandom: Api = Api(mxnet, "SymbolRandomAPIBase", "Random symbols: `Symbol.random`.")
+  val NDArrayRandom: Api = Api(mxnet, "NDArrayRandomAPIBase", "Random arrays: `NDArray.random`.")
+  val ContribSymbolFunctions: Api = SymbolFunctions.copy(packageName = contrib, summary = "All operators over symbols, `_contrib_` ones included.")
+  val ContribNDArrayFunctions: Api = NDArrayFunctions.copy(packageName = contrib, summary = "All operators over arrays, `_contrib_` ones included.")
+  val ContribSymbolApi: Api = SymbolApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over symbols.")
+  val ContribNDArrayApi: Api = NDArrayApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over arrays.")
+
+  private val ContribPrefix = "_contrib_"
+
+  /** Operators for users. A leading underscore marks the internal ones. */
+  def public(operators: Seq[Operator]): Seq[Operator] = operators.filterNot(_.name.startsWith("_"))
+
+  /** `Custom` is written by hand where it is typesafe: its settings are the ones of the user's own operator. */
+  private def typed(operators: Seq[Operator]): Seq[Operator] = operators.filterNot(_.name == "Custom")
+
+  /** The functions of the untyped sets, as (function name, operator). With `isContrib` an operator `_contrib_X` comes
+    * under its own name and, where no public operator has it, as `X`.
+    */
+  def functions(operators: Seq[Operator], isContrib: Boolean): Seq[(String, Operator)] = {
+    val common = public(operators).map(operator => operator.name -> operator)
+    if (!isContrib) common
+    else {
+      val taken = common.map(_._1).toSet
+      val prefixed = contribOperators(operators).map(operator => operator.name -> operator)
+      val short = contribNames(operators).filterNot { case (name, _) => taken.contains(name) }
+      common ++ prefixed ++ short
+    }
+  }
+
+  /** The functions of `Symbol.api`, or of the contrib one. */
+  def symbols(operators: Seq[Operator], isContrib: Boolean): Seq[Signature] =
+    typedOperators(operators, isContrib).map { case (name, operator) => Signature.symbol(name, operator) }
+
+  /** The functions of `NDArray.api`, or of the contrib one. */
+  def ndarrays(operators: Seq[Operator], isContrib: Boolean): Seq[Signature] =
+    typedOperators(operators, isContrib).map { case (name, operator) => Signature.ndarray(name, operator) }
+
+  private def typedOperators(operators: Seq[Operator], isContrib: Boolean): Seq[(String, Operator)] =
+    if (isContrib) contribNames(operators) else typed(public(operators)).map(operator => operator.name -> operator)
+
+  private def contribOperators(operators: Seq[Operator]): Seq[Operator] =
+    operators.filter(_.name.startsWith(ContribPrefix))
+
+  private def contribNames(operators: Seq[Operator]): Seq[(String, Operator)] =
+    contribOperators(operators).map(operator => operator.name.stripPrefix(ContribPrefix) -> operator)
+}

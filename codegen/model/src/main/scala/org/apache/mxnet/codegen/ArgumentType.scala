@@ -1,0 +1,100 @@
+package org.apache.mxnet.codegen
+
+/** What an operator argument takes, read from its type string `<C++ type>, <required|optional>, default=<value>`. */
+sealed trait ArgumentType
+
+object ArgumentType {
+
+  /** One symbol or array. */
+  case object Tensor extends ArgumentType
+
+  /** Any number of symbols or arrays. */
+  case object Tensors extends ArgumentType
+
+  /** A value of a plain Scala type. */
+  final case class Plain(scala: ScalaType) extends ArgumentType
+
+  /** One of a few texts. */
+  final case class Enumeration(values: Seq[String]) extends ArgumentType
+
+  /** What the metadata does not describe; no public function has such an argument. */
+  case object Opaque extends ArgumentType
+
+  private val plain: Map[String, ArgumentType] = Map(
+    "Shape(tuple)" -> ScalaType.Shape,
+    "ShapeorNone" -> ScalaType.Shape,
+    "float" -> ScalaType.Float,
+    "real_t" -> ScalaType.Float,
+    "floatorNone" -> ScalaType.Float,
+    "int" -> ScalaType.Int,
+    "intorNone" -> ScalaType.Int,
+    "int(non-negative)" -> ScalaType.Int,
+    "long" -> ScalaType.Long,
+    "longorNone" -> ScalaType.Long,
+    "long(non-negative)" -> ScalaType.Long,
+    "double" -> ScalaType.Double,
+    "doubleorNone" -> ScalaType.Double,
+    "string" -> ScalaType.Text,
+    "boolean" -> ScalaType.Boolean,
+    "booleanorNone" -> ScalaType.Boolean
+  ).map { case (text, scala) => text -> Plain(scala) }
+
+  private val TupleOf = "tupleof<(.*)>".r
+
+  /** The type that `cpp` names; all whitespace is out of it already.
+    *
+    * @param typeText
+    *   the whole type string, for the message
+    * @throws java.lang.IllegalArgumentException
+    *   if there is no such type (C18)
+    */
+  def named(cpp: String, typeText: String): ArgumentType = cpp match {
+    case "Symbol" | "NDArray" | "NDArray-or-Symbol"                                     => Tensor
+    case "Symbol[]" | "NDArray[]" | "NDArray-or-Symbol[]" | "SymbolorSymbol[]"          => Tensors
+    case "ptr" | ""                                                                     => Opaque
+    case TupleOf(element)                                                               =>
+      named(element, typeText) match {
+        case Plain(scala) => Plain(ScalaType.tupleOf(scala))
+        case _            => throw unknown(cpp, typeText)
+      }
+    case _ => plain.getOrElse(cpp, throw unknown(cpp, typeText))
+  }
+
+  private def unknown(cpp: String, typeText: String) =
+    new IllegalArgumentException(s"Invalid type for args: $cpp, $typeText")
+}
+
+/** A type string taken apart: the type, whether it may be left out, and the default as the operator writes it. */
+final case class ParsedType(argumentType: ArgumentType, optional: Boolean, default: Option[String])
+
+object ParsedType {
+  private val Values = """(?s)\s*\{(.*?)\}(.*)""".r
+  private val Default = """(?s).*?default\s*=\s*(.*)""".r
+
+  /** Takes a type string apart by the rules C19 to C22: three fields and more must be `optional` with a `default=`, one
+    * or two are required, except that a single tensor always may be left out (the graph then makes a variable).
+    *
+    * @throws java.lang.IllegalArgumentException
+    *   if the string follows none of them
+    */
+  def apply(typeText: String): ParsedType = {
+    val (enumeration, rest) = typeText match {
+      case Values(values, rest) => (Some(values.split(',').toSeq.map(value => unquoted(value.trim))), "string" + rest)
+      case _                    => (None, typeText)
+    }
+    val fields = rest.replaceAll("\\s+", "").split(",").toSeq
+    val named = ArgumentType.named(fields.head, typeText)
+    val argumentType = enumeration.fold(named)(ArgumentType.Enumeration(_))
+    fields.size match {
+      case 1 | 2 => ParsedType(argumentType, argumentType == ArgumentType.Tensor, None)
+      case n if n >= 3 =>
+        require(fields(1) == "optional" && fields(2).startsWith("default="), s"Unrecognized arg field: $typeText, $n")
+        val default = rest match { case Default(text) => Some(unquoted(text.trim)); case _ => None }
+        ParsedType(argumentType, optional = true, default)
+      case n => throw new IllegalArgumentException(s"Unrecognized arg field: $typeText, $n")
+    }
+  }
+
+  private def unquoted(text: String): String =
+    if (text.length >= 2 && text.startsWith("'") && text.endsWith("'")) text.substring(1, text.length - 1) else text
+}

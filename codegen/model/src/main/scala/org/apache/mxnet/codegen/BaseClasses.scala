@@ -1,0 +1,124 @@
+package org.apache.mxnet.codegen
+
+import java.nio.charset.StandardCharsets
+import java.nio.file.{Files, Path, Paths}
+
+/** Writes the abstract classes that document the generated functions (C27). The macros implement exactly these
+  * functions, so documentation that drifts from the code does not compile.
+  */
+object BaseClasses {
+
+  /** `BaseClasses METADATA FOLDER` writes all sources below the folder and prints their paths. */
+  def main(arguments: Array[String]): Unit = arguments match {
+    case Array(metadata, folder) => write(Metadata.read(Paths.get(metadata)), Paths.get(folder)).foreach(println)
+    case _                       => throw new IllegalArgumentException("Usage: BaseClasses METADATA FOLDER")
+  }
+
+  /** Writes every base class below `folder`; a file whose text stays the same keeps its time stamp. */
+  def write(operators: Seq[Operator], folder: Path): Seq[Path] =
+    sources(operators).map { case (api, text) =>
+      val file = folder.resolve(api.packageName.replace('.', '/')).resolve(api.className + ".scala")
+      val bytes = text.getBytes(StandardCharsets.UTF_8)
+      if (!Files.exists(file) || !java.util.Arrays.equals(Files.readAllBytes(file), bytes)) {
+        Files.createDirectories(file.getParent)
+        Files.write(file, bytes)
+      }
+      file
+    }
+
+  /** The text of every base class. */
+  def sources(operators: Seq[Operator]): Seq[(Api, String)] = {
+    def functions(isContrib: Boolean, render: (String, Operator) => String) =
+      Api.functions(operators, isContrib).map(render.tupled)
+    Seq(
+      Api.SymbolFunctions -> functions(isContrib = false, symbolFunction),
+      Api.NDArrayFunctions -> functions(isContrib = false, ndarrayFunction),
+      Api.ContribSymbolFunctions -> functions(isContrib = true, symbolFunction),
+      Api.ContribNDArrayFunctions -> functions(isContrib = true, ndarrayFunction),
+      Api.SymbolApi -> Api.symbols(operators, isContrib = false).map(typed),
+      Api.NDArrayApi -> Api.ndarrays(operators, isContrib = false).map(typed),
+      Api.ContribSymbolApi -> Api.symbols(operators, isContrib = true).map(typed),
+      Api.ContribNDArrayApi -> Api.ndarrays(operators, isContrib = true).map(typed),
+      Api.SymbolRandom -> RandomSignature.symbols(operators).map(typed),
+      Api.NDArrayRandom -> RandomSignature.ndarrays(operators).map(typed)
+    ).map { case (api, functions) => api -> classText(api, functions) }
+  }
+
+  private def classText(api: Api, functions: Seq[String]): String =
+    s"""package ${api.packageName}
+       |
+       |/** ${api.summary} */
+       |abstract class ${api.className} private[mxnet] {
+       |${functions.mkString("\n")}}
+       |""".stripMargin
+
+  /** The declaration of a typesafe function. */
+  private[codegen] def typed(signature: Signature): String = {
+    val parameters = signature.parameters.map { parameter =>
+      val default = if (parameter.optional) " = org.apache.mxnet.Opt.absent" else ""
+      s"${parameter.name}: ${parameter.scala.text}$default"
+    }
+    val typeParameter = signature.sampler.fold("")(sampler => s"[T : ${sampler.evidence.text} : scala.reflect.ClassTag]")
+    val notes = signature.parameters.collect {
+      case parameter if parameter.description.nonEmpty => s"@param ${parameter.name} ${parameter.description}"
+    }
+    val overview = signature.sampler.fold(summary(signature.operator))(samplerSummary(signature.name, _))
+    doc(overview +: notes) +
+      s"  def ${signature.name}$typeParameter(${parameters.mkString(", ")}): ${signature.result.text}\n"
+  }
+
+  private def samplerSummary(name: String, sampler: Sampler): String = {
+    val described = (sampler.scalar ++ sampler.array).map(_.description).find(_.nonEmpty)
+    val forms = sampler match {
+      case Sampler(_, Some(scalar), Some(array)) => s"Numbers call `${scalar.name}`, inputs call `${array.name}`."
+      case Sampler(_, scalar, array)             => s"Calls `${(scalar ++ array).head.name}`."
+    }
+    s"${described.getOrElse(s"Random numbers: `$name`.")}\n\n$forms"
+  }
+
+  private def symbolFunction(name: String, operator: Operator): String = {
+    val text = "scala.Predef.String"
+    doc(untypedDoc(operator)) +
+      s"  def $name(name: $text = null, attr: Map[$text, $text] = null)(args: org.apache.mxnet.Symbol*)" +
+      s"(kwargs: Map[$text, Any] = null): org.apache.mxnet.Symbol\n"
+  }
+
+  private def ndarrayFunction(name: String, operator: Operator): String = {
+    val documented = doc(untypedDoc(operator))
+    s"$documented  def $name(kwargs: Map[scala.Predef.String, Any] = null)(args: Any*): org.apache.mxnet.NDArrayFuncReturn\n\n" +
+      s"$documented  def $name(args: Any*): org.apache.mxnet.NDArrayFuncReturn\n"
+  }
+
+  private def untypedDoc(operator: Operator): Seq[String] = {
+    val arguments = operator.arguments.map { argument =>
+      val described = Seq(argument.typeText, argument.description).filter(_.nonEmpty).mkString(": ")
+      s" - `${argument.name}` $described"
+    }
+    if (arguments.isEmpty) Seq(summary(operator)) else Seq(summary(operator), "", "Arguments:") ++ arguments
+  }
+
+  private def summary(operator: Operator): String = {
+    val alias = operator.aliasOf.map(original => s"Another name of `$original`.")
+    val text = (Seq(operator.description).filter(_.nonEmpty) ++ alias).mkString("\n\n")
+    if (text.isEmpty) s"Operator `${operator.name}`." else text
+  }
+
+  /** A ScalaDoc comment of the paragraphs and tags; nothing in them can end it or be taken for a tag or variable. */
+  private def doc(parts: Seq[String]): String = {
+    val lines = parts.flatMap(_.linesIterator.toSeq match { case Seq() => Seq(""); case several => several })
+    val safe = lines.map(line => escape(line).stripTrailing)
+    safe.map(line => if (line.isEmpty) "   *" else s"   * $line").mkString("\n  /**\n", "\n", "\n   */\n")
+  }
+
+  private def escape(line: String): String = {
+    val (tag, rest) = if (line.startsWith("@param ")) ("@param ", line.drop(7)) else ("", line)
+    tag + rest
+      .replace("*/", "*&#47;")
+      .replace("/*", "&#47;*")
+      .replace("@", "&#64;")
+      .replace("$", "&#36;")
+      .replace("\\u", "\\ u")
+      .replace("<", "&lt;")
+      .replace(">", "&gt;")
+  }
+}

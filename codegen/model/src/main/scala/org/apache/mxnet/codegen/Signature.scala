@@ -1,0 +1,141 @@
+package org.apache.mxnet.codegen
+
+/** What a parameter of a generated function does in the call it makes. */
+sealed trait Role
+
+object Role {
+
+  /** An input of the operator: a symbol or an array, or any number of them. */
+  case object Input extends Role
+
+  /** A setting of the operator. */
+  case object Setting extends Role
+
+  /** The setting that holds the number of inputs; counted where it is left out. */
+  case object InputCount extends Role
+
+  /** A parameter of a random function: a number for one distribution, an input for one distribution per element. */
+  case object Distribution extends Role
+
+  /** Not the operator's own: `name`, `attr`, `out`. */
+  case object Call extends Role
+}
+
+/** One parameter of a generated function.
+  *
+  * @param name
+  *   as Scala callers write it
+  * @param argument
+  *   the operator's name for it
+  * @param optional
+  *   whether it defaults to `Opt.absent`; its type then is an `Opt`
+  */
+final case class Parameter(
+    name: String,
+    argument: String,
+    scala: ScalaType,
+    optional: Boolean,
+    role: Role,
+    description: String
+)
+
+/** A generated function with one parameter list.
+  *
+  * @param operator
+  *   the operator it calls; a random function with a type parameter chooses between two
+  */
+final case class Signature(
+    name: String,
+    operator: Operator,
+    parameters: Seq[Parameter],
+    result: ScalaType,
+    sampler: Option[Sampler] = None
+) {
+
+  /** Whether an operator's inputs must go by position: it takes any number of them. */
+  def variadic: Boolean = Signature.variadic(operator)
+}
+
+/** The operators behind a random function of type parameter `T`.
+  *
+  * @param scalar
+  *   draws from one distribution
+  * @param array
+  *   draws from one distribution per element of its inputs
+  */
+final case class Sampler(evidence: ScalaType, scalar: Option[Operator], array: Option[Operator])
+
+object Signature {
+  private val keywords = Set(
+    "abstract", "case", "catch", "class", "def", "do", "else", "extends", "false", "final", "finally", "for", "forSome",
+    "if", "implicit", "import", "lazy", "match", "new", "null", "object", "override", "package", "private", "protected",
+    "return", "sealed", "super", "this", "throw", "trait", "true", "try", "val", "while", "with", "yield"
+  )
+
+  /** The name of a parameter: an argument whose name is a Scala keyword gets another one. */
+  def safeName(argument: String): String = argument match {
+    case "var"                                  => "vari"
+    case "type"                                 => "typeOf"
+    case keyword if keywords.contains(keyword) => keyword + "_"
+    case other                                  => other
+  }
+
+  def variadic(operator: Operator): Boolean =
+    operator.arguments.exists(argument => ParsedType(argument.typeText).argumentType == ArgumentType.Tensors)
+
+  /** The typesafe function `name` over symbols: every input and every optional argument may be left out. */
+  def symbol(name: String, operator: Operator): Signature =
+    Signature(name, operator, operator.arguments.map(parameter(operator, _, ScalaType.Symbol)) ++ named, ScalaType.Symbol)
+
+  /** The typesafe function `name` over arrays: inputs are required, `out` receives the result. */
+  def ndarray(name: String, operator: Operator): Signature = {
+    val parameters = operator.arguments.map(parameter(operator, _, ScalaType.NDArray))
+    Signature(name, operator, parameters :+ out, ScalaType.NDArrayFuncReturn)
+  }
+
+  /** What every symbol function ends with. */
+  val named: Seq[Parameter] = Seq(
+    call("name", ScalaType.Text, "name of the symbol; one is made up where it is left out"),
+    call("attr", ScalaType.Attributes, "attributes of the symbol")
+  )
+
+  /** What every array function ends with. */
+  val out: Parameter = call("out", ScalaType.NDArray, "array that receives the result")
+
+  /** The parameter for one argument, of an operator over `tensor`. */
+  def parameter(operator: Operator, argument: Argument, tensor: ScalaType): Parameter = {
+    val parsed = ParsedType(argument.typeText)
+    val counts = operator.countArgument.contains(argument.name)
+    val (scala, role) = parsed.argumentType match {
+      case ArgumentType.Tensor              => (tensor, Role.Input)
+      case ArgumentType.Tensors             => (ScalaType.array(tensor), Role.Input)
+      case ArgumentType.Plain(scala)        => (scala, if (counts) Role.InputCount else Role.Setting)
+      case ArgumentType.Enumeration(values) => (ScalaType.oneOf(values), Role.Setting)
+      case ArgumentType.Opaque              =>
+        throw new IllegalArgumentException(
+          s"${operator.name}: '${argument.typeText}' does not say what argument '${argument.name}' takes"
+        )
+    }
+    val optional = counts || parsed.optional && (role != Role.Input || tensor == ScalaType.Symbol)
+    Parameter(
+      safeName(argument.name),
+      argument.name,
+      if (optional) ScalaType.opt(scala) else scala,
+      optional,
+      role,
+      describe(argument, parsed)
+    )
+  }
+
+  private[codegen] def describe(argument: Argument, parsed: ParsedType): String = {
+    val values = parsed.argumentType match {
+      case ArgumentType.Enumeration(values) => Seq(s"one of ${values.mkString(", ")}")
+      case _                                => Nil
+    }
+    val default = parsed.default.map(text => s"default ${if (text.isEmpty) "\"\"" else text}").toSeq
+    (Seq(argument.description.stripSuffix(".")).filter(_.nonEmpty) ++ values ++ default).mkString("; ")
+  }
+
+  private def call(name: String, scala: ScalaType, description: String) =
+    Parameter(name, name, ScalaType.opt(scala), optional = true, Role.Call, description)
+}

@@ -1,0 +1,88 @@
+ThisBuild / organization := "io.github.ferromx"
+ThisBuild / version := "0.1.0"
+ThisBuild / versionScheme := Some("early-semver")
+ThisBuild / scalaVersion := "2.13.17"
+ThisBuild / licenses := Seq(License.Apache2)
+ThisBuild / description := "Train and serve deep-learning models from Scala: the MXNet Scala API on an engine in Rust"
+
+val opsMetadata = settingKey[File]("The operators, as dump_ops writes them; from FERROMX_OPS if that is set")
+val nativeLibrary = settingKey[File]("The library to test with and to put into the jar; from FERROMX_LIBRARY if that is set")
+
+lazy val model = ProjectRef(file("../codegen"), "model")
+lazy val literals = ProjectRef(file("../codegen"), "literals")
+lazy val macros = ProjectRef(file("../codegen"), "macros")
+
+lazy val mxnet = project
+  .in(file("."))
+  .dependsOn(macros % "provided", literals % "provided")
+  .settings(
+    name := "mxnet",
+    scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Xlint", "-Werror"),
+    scalacOptions += "-Ymacro-annotations",
+    libraryDependencies ++= Seq(
+      "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided,
+      "org.scalameta" %% "munit" % "1.2.0" % Test
+    ),
+    opsMetadata := fromEnvironment("FERROMX_OPS", releaseFolder.value / "ops.jsonl"),
+    nativeLibrary := fromEnvironment("FERROMX_LIBRARY", releaseFolder.value / NativeLibraryResource.fileName),
+    generated,
+    packaged,
+    tested
+  )
+
+lazy val releaseFolder = Def.setting((ThisBuild / baseDirectory).value.getParentFile / "target" / "release")
+
+def fromEnvironment(variable: String, otherwise: File): File =
+  sys.env.get(variable).filter(_.nonEmpty).fold(otherwise)(path => file(path).getAbsoluteFile)
+
+/** Sources from the metadata. The options name the metadata's hash, so that a change compiles the generated functions
+  * again even where their signatures stay the same.
+  */
+lazy val generated = Seq(
+  Compile / sourceGenerators += Def.task {
+    OperatorMetadata.baseClasses(
+      OperatorMetadata.existing(opsMetadata.value),
+      (model / Runtime / fullClasspath).value.files,
+      (Compile / sourceManaged).value,
+      streams.value.cacheDirectory / "base-classes",
+      (Compile / runner).value,
+      streams.value.log
+    )
+  }.taskValue,
+  Compile / compile / scalacOptions ++= {
+    val metadata = OperatorMetadata.existing(opsMetadata.value)
+    Seq(s"-Xmacro-settings:ops=$metadata", s"-Xmacro-settings:ops-hash=${Hash.toHex(Hash(metadata))}")
+  },
+  Compile / doc / scalacOptions ++= (Compile / compile / scalacOptions).value.filter(_.startsWith("-Xmacro-settings"))
+)
+
+/** The jar holds the native library, and the macros that check literals where the library is used. */
+lazy val packaged = Seq(
+  Compile / resourceGenerators += Def.task {
+    val library = nativeLibrary.value
+    if (library.isFile) Seq(NativeLibraryResource.copied(library, (Compile / resourceManaged).value)) else Nil
+  }.taskValue,
+  Compile / packageBin := {
+    if (!nativeLibrary.value.isFile)
+      sys.error(s"No native library at ${nativeLibrary.value}: build it with cargo build --release -p libmxnet.")
+    (Compile / packageBin).value
+  },
+  Compile / packageBin / mappings ++= (literals / Compile / packageBin / mappings).value,
+  Compile / packageSrc / mappings ++= (literals / Compile / packageSrc / mappings).value,
+  pomPostProcess := onlyRuntimeDependencies
+)
+
+/** The pom without the projects that only the compilation needs. */
+lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {
+  import scala.xml.transform.{RewriteRule, RuleTransformer}
+  new RuleTransformer(new RewriteRule {
+    override def transform(node: scala.xml.Node): Seq[scala.xml.Node] =
+      if (node.label == "dependency" && Set("provided", "test").contains((node \ "scope").text)) Nil else node
+  })
+}
+
+lazy val tested = Seq(
+  Test / fork := true,
+  Test / baseDirectory := (ThisBuild / baseDirectory).value.getParentFile,
+  Test / javaOptions += s"-Dmxnet.library.path=${nativeLibrary.value}"
+)

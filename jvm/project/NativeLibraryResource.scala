@@ -1,0 +1,33 @@
+import java.util.Locale
+
+import sbt._
+
+/** The native library as a resource of the jar: `native/<os>-<arch>/<library>`. */
+object NativeLibraryResource {
+  private val os = sys.props("os.name").toLowerCase(Locale.ROOT) match {
+    case name if name.startsWith("linux")   => "linux"
+    case name if name.startsWith("mac")     => "macos"
+    case name if name.startsWith("windows") => "windows"
+    case name                               => name.replaceAll("\\s+", "")
+  }
+
+  private val arch = sys.props("os.arch").toLowerCase(Locale.ROOT) match {
+    case "amd64" | "x86_64" | "x86-64" => "x86_64"
+    case "aarch64" | "arm64"           => "aarch64"
+    case other                         => other
+  }
+
+  /** What cargo calls the library here. */
+  val fileName: String = os match {
+    case "macos"   => "libmxnet.dylib"
+    case "windows" => "mxnet.dll"
+    case _         => "libmxnet.so"
+  }
+
+  /** Copies `library` to its place below the resource folder. */
+  def copied(library: File, folder: File): File = {
+    val target = folder / "native" / s"$os-$arch" / fileName
+    IO.copyFile(library, target, CopyOptions(overwrite = true, preserveLastModified = true, preserveExecutable = true))
+    target
+  }
+}

@@ -1,0 +1,81 @@
+package org.apache.mxnet
+
+import scala.collection.mutable
+
+import org.apache.mxnet.literal.OneOf
+
+/** The arguments of one call of a generated function, in the order in which the function takes them. */
+private[mxnet] class OperatorCall(val operator: String) {
+  private val positional = mutable.ArrayBuffer.empty[Any]
+  private val named = mutable.LinkedHashMap.empty[String, Any]
+
+  /** Adds an input by position: one, each of an array, or none for what was left out. */
+  def input(value: Any): Unit = value match {
+    case null                => ()
+    case several: Array[_]   => several.foreach(input)
+    case optional: Opt[_]    => optional.foreach(input)
+    case one                 => positional += one
+  }
+
+  /** Adds an argument if it was given. */
+  def optional(name: String, value: Opt[_]): Unit =
+    if (value != null && value.nonEmpty) named(name) = plain(value.get)
+
+  /** Adds an argument that must be given. */
+  def required(name: String, value: Any): Unit = {
+    if (value == null) throw new IllegalArgumentException(s"$operator: argument '$name' is required and was null")
+    named(name) = plain(value)
+  }
+
+  /** Adds the number of inputs: what was given, else as many as were added. */
+  def inputCount(name: String, value: Opt[Int]): Unit =
+    named(name) = if (value == null || value.isEmpty) positional.size else value.get
+
+  /** The inputs added by position. */
+  def inputs: Seq[Any] = positional.toSeq
+
+  /** The symbols added by position. */
+  def symbols: Seq[Symbol] = positional.iterator.map(_.asInstanceOf[Symbol]).toSeq
+
+  /** The arguments added by name. */
+  def toMap: Map[String, Any] = named.toMap
+
+  private def plain(value: Any): Any = value match {
+    case enumerated: OneOf[_] => enumerated.value
+    case other                => other
+  }
+}
+
+private[mxnet] object OperatorCall {
+
+  /** The name to create a symbol under; an empty one lets the name manager choose. */
+  def name(value: Opt[String]): String = if (value == null) "" else value.getOrElse("")
+
+  /** The attributes to create a symbol with. */
+  def attributes(value: Opt[Map[String, String]]): Map[String, String] =
+    if (value == null) Map.empty else value.getOrElse(Map.empty)
+}
+
+/** The call of a random function: `scalar` draws from one distribution whose parameters are numbers, `array` from one
+  * distribution per element of its inputs. Either may be missing.
+  */
+private[mxnet] final class RandomCall(scalar: String, array: String, isScalar: Boolean)
+    extends OperatorCall(if (array == null || isScalar && scalar != null) scalar else array) {
+
+  /** Adds a parameter of the distribution: a number under the scalar operator's name for it, an array by position. */
+  def distribution(scalarName: String, value: Any): Unit = present(value).foreach {
+    case number @ (_: Int | _: Long | _: Float | _: Double) => required(scalarName, number)
+    case array                                              => input(array)
+  }
+
+  /** Adds a parameter of the distribution: a number under the scalar operator's name for it, a symbol under `name`. */
+  def named(scalarName: String, name: String, value: Any): Unit = present(value).foreach {
+    case number @ (_: Int | _: Long | _: Float | _: Double) => required(scalarName, number)
+    case symbol                                             => required(name, symbol)
+  }
+
+  private def present(value: Any): Option[Any] = value match {
+    case optional: Opt[_] => optional.toOption
+    case other            => Option(other)
+  }
+}

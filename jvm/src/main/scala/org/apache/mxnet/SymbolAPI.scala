@@ -1,0 +1,29 @@
+package org.apache.mxnet
+
+import scala.collection.mutable
+
+/** Typesafe symbol API: `Symbol.api._`. Its functions are generated while this file is compiled. */
+@AddSymbolAPIs(false)
+object SymbolAPI extends SymbolAPIBase {
+
+  /** An operator of the user's own.
+    *
+    * @param op_type
+    *   the name under which it is registered
+    * @param kwargs
+    *   its inputs and settings by name
+    */
+  def Custom(
+      op_type: String,
+      kwargs: mutable.Map[String, Any],
+      name: Opt[String] = Opt.absent,
+      attr: Opt[Map[String, String]] = Opt.absent
+  ): Symbol =
+    Symbol.createSymbolGeneral(
+      "Custom",
+      OperatorCall.name(name),
+      OperatorCall.attributes(attr),
+      Seq(),
+      kwargs.toMap + ("op_type" -> op_type)
+    )
+}

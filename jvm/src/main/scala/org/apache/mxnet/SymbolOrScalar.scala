@@ -1,0 +1,22 @@
+package org.apache.mxnet
+
+import scala.annotation.implicitNotFound
+
+/** Whether `T`, the type of a distribution's parameters, is a number (one distribution) or a symbol (one distribution
+  * per element). Where a call says nothing of `T`, it is `Float`.
+  */
+@implicitNotFound("parameters of a random symbol are Float, Int or Symbol, not ${T}")
+class SymbolOrScalar[T](val isScalar: Boolean)
+
+object SymbolOrScalar extends OtherSymbolOrScalar {
+  def apply[T](implicit ev: SymbolOrScalar[T]): SymbolOrScalar[T] = ev
+  implicit object FloatWitness extends SymbolOrScalar[Float](true)
+}
+
+private[mxnet] trait OtherSymbolOrScalar extends SymbolWitnesses {
+  implicit object IntWitness extends SymbolOrScalar[Int](true)
+}
+
+private[mxnet] trait SymbolWitnesses {
+  implicit object SymbolWitness extends SymbolOrScalar[Symbol](false)
+}

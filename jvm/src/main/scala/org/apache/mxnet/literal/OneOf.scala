@@ -1,0 +1,53 @@
+package org.apache.mxnet.literal
+
+import scala.language.implicitConversions
+
+import org.apache.mxnet.Opt
+import org.apache.mxnet.codegen.OneOfMessage
+
+/** A text that is one of the values which an operator argument takes. The values stand in the type, separated by bars:
+  * `act_type: OneOf["relu|sigmoid|tanh"]`.
+  *
+  * Any text converts to it without an import. Scala 2 rejects a literal that is not among the values where it is
+  * compiled; every other text is checked when the call runs, and fails with an `IllegalArgumentException` that lists
+  * the values.
+  */
+final class OneOf[V <: String with Singleton] private (val value: String) {
+
+  /** The text as the operator reads it. */
+  override def toString: String = value
+
+  override def equals(other: Any): Boolean = other match {
+    case that: OneOf[_] => value == that.value
+    case _              => false
+  }
+
+  override def hashCode: Int = value.hashCode
+}
+
+object OneOf {
+
+  /** `text` as one of the values `V`.
+    *
+    * @throws java.lang.IllegalArgumentException
+    *   if it is not among them
+    */
+  def checked[V <: String with Singleton](text: CharSequence)(implicit values: ValueOf[V]): OneOf[V] =
+    if (text == null) null
+    else {
+      val known = values.value.split('|')
+      val actual = text.toString
+      if (!known.contains(actual)) throw new IllegalArgumentException(OneOfMessage(actual, known.toSeq))
+      new OneOf[V](actual)
+    }
+
+  /** Like `checked` for a text that may be absent. */
+  def checkedOption[V <: String with Singleton](text: Option[CharSequence])(implicit values: ValueOf[V]): Opt[OneOf[V]] =
+    text match {
+      case Some(present) => Opt.value(checked[V](present))
+      case _             => Opt.absent
+    }
+
+  implicit def fromText[V <: String with Singleton](text: CharSequence)(implicit values: ValueOf[V]): OneOf[V] =
+    checked[V](text)
+}
