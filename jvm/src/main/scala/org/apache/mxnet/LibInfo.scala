@@ -1,7 +1,5 @@
 package org.apache.mxnet
 
-import scala.annotation.nowarn
-
 /** The native interface: every function of `libmxnet` that the JVM calls, and the contract both sides keep.
   *
   * ==Linking==
@@ -37,12 +35,12 @@ import scala.annotation.nowarn
   * [[MXNetError]] too.
   *
   * ==Handles==
-  * A handle is a `Long`: 0 is "none", every other value names one live object of one kind. The library checks kind
-  * and generation, so a freed or foreign handle is an error and never an invalid access. Unless the text says otherwise,
-  * '''a returned handle belongs to the caller''', who frees it once with the `…Free` method of its kind; freeing 0 does
+  * A handle is a `Long`: 0 is "none", every other value names one live object of one kind. The library checks kind and
+  * generation, so a freed or foreign handle is an error and never an invalid access. Unless the text says otherwise,
+  * '''a returned handle belongs to the caller''', who frees it once with the `Free` method of its kind; freeing 0 does
   * nothing, freeing twice is an error. Freeing an object on which others still depend (an array that is bound to an
-  * executor, a symbol that is part of another) is allowed: the engine keeps what it needs. Operator handles live as long
-  * as the library and are never freed.
+  * executor, a symbol that is part of another) is allowed: the engine keeps what it needs. Operator handles live as
+  * long as the library and are never freed.
   *
   * ==Codes==
   *  - `devType`: 1 cpu, 2 gpu, 3 cpu_pinned (see [[Context]]). `devId`: 0, 1, …
@@ -50,13 +48,13 @@ import scala.annotation.nowarn
   *    unknown (see [[DType]]).
   *  - `stype`: 0 dense, 1 row_sparse, 2 csr (see [[SparseFormat]]).
   *  - `gradReq`: 0 null, 1 write, 2 inplace (as write), 3 add.
-  *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of unknown
-  *    rank; in numpy semantics these are -1 and `null`, and an empty array is a scalar's shape.
-  *  - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` when there are none.
+  *  - A shape is `Array[Long]`. In legacy semantics a dimension of 0 is unknown and an empty array is a shape of
+  *    unknown rank; in numpy semantics these are -1 and `null`, and an empty array is a scalar's shape.
+  *  - Operator parameters, attributes and options are parallel arrays `keys`, `values`; both `null` when there are
+  *    none.
   *
   * All methods may be called from any thread. Execution is synchronous: when a method returns, its results are there.
   */
-@nowarn("msg=is never used") // parameters of native methods are used on the other side
 private[mxnet] final class LibInfo {
 
   // Library.
@@ -567,7 +565,7 @@ private[mxnet] final class ReshapedExecutor(
 )
 
 /** Receives what an executor computes, node by node, on the thread that runs the executor. */
-private[mxnet] trait MXMonitorCallback {
+trait MXMonitorCallback {
 
   /** @param name the output's name
     * @param arr a handle to the array, which belongs to the receiver

@@ -2,8 +2,8 @@ package org.apache.mxnet
 
 import scala.language.implicitConversions
 
-/** The scalars that array operators take: 32-bit and 64-bit floating point. A plain `Float`, `Int` or `Double` is lifted
-  * without being asked.
+/** The scalars that array operators take: 32-bit and 64-bit floating point. A plain `Float`, `Int` or `Double` is
+  * lifted without being asked.
   */
 object MX_PRIMITIVES {
 

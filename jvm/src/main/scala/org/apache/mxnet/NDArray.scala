@@ -157,8 +157,8 @@ object NDArray extends NDArrayFactory with NDArrayFunctions {
 
 /** A multi-dimensional array on a device.
   *
-  * An array is a handle to memory outside the Java heap; see [[NativeResource]] for when it is freed. Slices and reshaped
-  * arrays share memory with the array they came from.
+  * An array is a handle to memory outside the Java heap; see [[NativeResource]] for when it is freed. Slices and
+  * reshaped arrays share memory with the array they came from.
   *
   * @param address the handle
   * @param writable whether operations may write into this array
@@ -263,7 +263,8 @@ class NDArray private[mxnet] (
 
   /** The transpose of a matrix, as a copy. */
   def T: NDArray = {
-    if (shape.size != 2) throw new MXNetError(s"NDArray.T: it needs a matrix, the shape is $shape; use transpose with axes")
+    if (shape.size != 2)
+      throw new MXNetError(s"NDArray.T: it needs a matrix, the shape is $shape; use NDArray.transpose with axes")
     NDArray.invoke(NDArrayOps.transpose, Array(this), null, Nil).head
   }
 

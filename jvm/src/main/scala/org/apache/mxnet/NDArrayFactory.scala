@@ -75,9 +75,11 @@ trait NDArrayFactory {
     val values = new Array[Double](dims.foldLeft(1)(Math.multiplyExact(_, _)))
     var next = 0
     def fill(value: Any, axis: Int): Unit = value match {
-      case items: Array[_] if axis < dims.length && items.length == dims(axis) => items.foreach(fill(_, axis + 1))
-      case number: Double if axis == dims.length && isDouble                    => values(next) = number; next += 1
-      case number: Float if axis == dims.length && !isDouble                    => values(next) = number.toDouble; next += 1
+      case items: Array[_] if axis < dims.length && items.length == dims(axis) =>
+        items.foreach(fill(_, axis + 1))
+      case number: Number if axis == dims.length && number.isInstanceOf[java.lang.Double] == isDouble =>
+        values(next) = number.doubleValue
+        next += 1
       case other =>
         throw new MXNetError(
           s"NDArray.toNDArray: rows at depth $axis differ: expected what makes the shape ${Shape(dims)}, " +

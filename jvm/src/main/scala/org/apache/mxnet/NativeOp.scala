@@ -15,7 +15,8 @@ private[mxnet] final class NativeOp private (val name: String, val handle: Base.
   lazy val keyVarNumArgs: Option[String] = Some(info(2)).filter(_.nonEmpty)
 
   /** The names and type strings of all arguments, in metadata order. */
-  lazy val arguments: IndexedSeq[(String, String)] = info.toIndexedSeq.drop(4).grouped(3).map(a => (a(0), a(1))).toVector
+  lazy val arguments: IndexedSeq[(String, String)] =
+    info.toIndexedSeq.drop(4).grouped(3).map(argument => (argument(0), argument(1))).toVector
 
   /** The names of the arguments that are arrays or symbols. */
   lazy val inputNames: IndexedSeq[String] = arguments.collect { case (arg, kind) if NativeOp.isInput(kind) => arg }

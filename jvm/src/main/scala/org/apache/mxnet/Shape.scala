@@ -81,7 +81,9 @@ object Shape {
     else
       Shape.wrap(dims.map { dim =>
         if (dim > Int.MaxValue)
-          throw new MXNetError(s"Shape: dimension $dim of ${dims.mkString("(", ",", ")")} is larger than ${Int.MaxValue}")
+          throw new MXNetError(
+            s"Shape: dimension $dim of ${dims.mkString("(", ",", ")")} is larger than ${Int.MaxValue}"
+          )
         dim.toInt
       })
 

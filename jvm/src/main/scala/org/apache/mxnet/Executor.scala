@@ -1,0 +1,247 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.Base.{CPtrAddress, ExecutorHandle, _LIB}
+import org.apache.mxnet.NativeResource.keepAlive
+
+object Executor {
+
+  /** Binds a symbol to arrays that are in its order: null in `grads` is no gradient. */
+  private[mxnet] def bind(
+      symbol: Symbol,
+      ctx: Context,
+      args: Array[NDArray],
+      grads: Array[NDArray],
+      gradReqs: Array[Int],
+      aux: Array[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor = {
+    val (names, types, ids) = groupArrays(group2ctx)
+    val handle = _LIB.executorBind(
+      symbol.handle,
+      ctx.deviceTypeid,
+      ctx.deviceId,
+      names,
+      types,
+      ids,
+      args.map(_.handle),
+      grads.map(handleOrNone),
+      gradReqs.zip(grads).map { case (request, grad) => if (grad == null) 0 else request },
+      aux.map(_.handle),
+      if (sharedExec == null) 0L else sharedExec.handle
+    )
+    keepAlive(args)
+    keepAlive(grads)
+    keepAlive(aux)
+    keepAlive(sharedExec)
+    keepAlive(symbol)
+    new Executor(handle, symbol.clone(), ctx, args, grads, aux, group2ctx, ownsArrays = false)
+  }
+
+  private def handleOrNone(array: NDArray): Long = if (array == null) 0L else array.handle
+
+  private def groupArrays(group2ctx: Map[String, Context]): (Array[String], Array[Int], Array[Int]) =
+    if (group2ctx.isEmpty) (null, null, null)
+    else {
+      val (names, contexts) = group2ctx.toArray.unzip
+      (names, contexts.map(_.deviceTypeid), contexts.map(_.deviceId))
+    }
+
+  private val free: CPtrAddress => Int = handle => { _LIB.executorFree(handle); 0 }
+}
+
+/** A symbol bound to arrays, ready to run.
+  *
+  * Its outputs are written by every [[forward]]. Disposing it disposes its outputs; the arrays it was bound to only if
+  * they were made by [[reshape]].
+  *
+  * @param address the handle
+  */
+class Executor private[mxnet] (
+    address: ExecutorHandle,
+    private[mxnet] val symbol: Symbol,
+    private[mxnet] val ctx: Context,
+    private[mxnet] val argArrays: Array[NDArray],
+    private[mxnet] val gradArrays: Array[NDArray],
+    private[mxnet] val auxArrays: Array[NDArray],
+    private[mxnet] val group2ctx: Map[String, Context],
+    ownsArrays: Boolean
+) extends NativeResource {
+
+  override def nativeAddress: CPtrAddress = address
+
+  override def nativeDeAllocator: CPtrAddress => Int = Executor.free
+
+  override val ref: NativeResourceRef = register()
+
+  /** 0: the arrays that it uses count for themselves. */
+  override val bytesAllocated: Long = 0L
+
+  /** The outputs, in the order of the symbol's `listOutputs`. */
+  val outputs: Array[NDArray] = native(_LIB.executorOutputs).map(NDArray.fromHandle(_))
+
+  /** The handle for a native call. */
+  private[mxnet] def handle: ExecutorHandle = handleOf("Executor")
+
+  private def native[R](call: ExecutorHandle => R): R = {
+    val result = call(handle)
+    keepAlive(this)
+    result
+  }
+
+  private[mxnet] override def companions: Iterator[NativeResource] =
+    Iterator(symbol) ++ outputs ++ argArrays ++ gradArrays.iterator.filter(_ != null) ++ auxArrays
+
+  override def dispose(): Unit = if (!isDisposed) {
+    super.dispose()
+    outputs.foreach(_.dispose())
+    symbol.dispose()
+    if (ownsArrays) {
+      argArrays.foreach(_.dispose())
+      gradArrays.foreach(array => if (array != null) array.dispose())
+      auxArrays.foreach(_.dispose())
+    }
+  }
+
+  /** An executor of the same symbol for other input shapes, which shares memory and parameters with this one.
+    *
+    * @param partialShaping whether shapes of arguments that are not in `kwargs` may change too
+    * @param allowUpSizing whether arrays may become larger than they are, in new memory
+    * @param kwargs the new shapes, by the names of arguments
+    */
+  def reshape(
+      partialShaping: Boolean = false,
+      allowUpSizing: Boolean = false,
+      kwargs: Map[String, Shape]
+  ): Executor = {
+    val (groupNames, groupTypes, groupIds) = Executor.groupArrays(group2ctx)
+    val (names, shapes) = kwargs.toArray.unzip
+    val reshaped = native(
+      _LIB.executorReshape(
+        _,
+        partialShaping,
+        allowUpSizing,
+        ctx.deviceTypeid,
+        ctx.deviceId,
+        groupNames,
+        groupTypes,
+        groupIds,
+        names,
+        shapes.map(_.length),
+        shapes.flatMap(_.toLongs)
+      )
+    )
+    new Executor(
+      reshaped.handle,
+      symbol.clone(),
+      ctx,
+      reshaped.args.map(NDArray.fromHandle(_)),
+      reshaped.grads.map(grad => if (grad == 0L) null else NDArray.fromHandle(grad)),
+      reshaped.aux.map(NDArray.fromHandle(_)),
+      group2ctx,
+      ownsArrays = true
+    )
+  }
+
+  /** Computes the outputs.
+    *
+    * @param isTrain whether operators behave as in training, and [[backward]] will follow
+    * @param kwargs arrays to copy into arguments first, by name
+    */
+  def forward(isTrain: Boolean, kwargs: (String, NDArray)*): Unit = {
+    kwargs.foreach { case (name, array) =>
+      val target = argDict.getOrElse(name, throw unknown("forward", "argument", name, argDict))
+      checkShape("forward", name, array, target)
+      array.copyTo(target)
+    }
+    native(_LIB.executorForward(_, isTrain))
+  }
+
+  /** Computes the outputs as in inference. */
+  def forward(): Unit = forward(isTrain = false)
+
+  /** Computes the gradients of the arguments, after `forward(isTrain = true)`.
+    *
+    * @param outGrads the gradients of the outputs; null or empty if all outputs are losses
+    */
+  def backward(outGrads: Array[NDArray]): Unit = {
+    val heads = if (outGrads == null || outGrads.isEmpty) null else outGrads.map(_.handle)
+    native(_LIB.executorBackward(_, heads))
+    keepAlive(outGrads)
+  }
+
+  /** As `backward` for a symbol with one output. */
+  def backward(outGrad: NDArray): Unit = backward(Array(outGrad))
+
+  /** Computes the gradients where all outputs are losses. */
+  def backward(): Unit = backward(Array.empty[NDArray])
+
+  /** Calls `callback` with every output of every operator as it is computed; null ends that. The executor then runs
+    * without fusing operators.
+    */
+  def setMonitorCallback(callback: MXMonitorCallback): Unit =
+    native(_LIB.executorSetMonitorCallback(_, callback, monitorAll = false))
+
+  /** The arguments by name. */
+  lazy val argDict: Map[String, NDArray] = byName("arguments", symbol.listArguments(), argArrays)
+
+  /** The gradients by the names of the arguments; null where there is none. */
+  lazy val gradDict: Map[String, NDArray] = byName("arguments", symbol.listArguments(), gradArrays)
+
+  /** The auxiliary states by name. */
+  lazy val auxDict: Map[String, NDArray] = byName("auxiliary states", symbol.listAuxiliaryStates(), auxArrays)
+
+  private def byName(kind: String, names: IndexedSeq[String], arrays: Array[NDArray]): Map[String, NDArray] = {
+    names.diff(names.distinct).headOption.foreach { name =>
+      throw new MXNetError(s"Executor: two $kind are called '$name'; give them different names")
+    }
+    names.zip(arrays).toMap
+  }
+
+  /** Copies parameters into the arguments and auxiliary states, converting their types.
+    *
+    * @param argParams arrays by the names of arguments
+    * @param auxParams arrays by the names of auxiliary states; null is none
+    * @param allowExtraParams whether names that the symbol does not have are passed over
+    */
+  def copyParamsFrom(
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray],
+      allowExtraParams: Boolean = false
+  ): Unit = {
+    copyInto("argument", argParams, argDict, allowExtraParams)
+    if (auxParams != null) copyInto("auxiliary state", auxParams, auxDict, allowExtraParams)
+  }
+
+  def copyParamsFrom(argParams: Map[String, NDArray], allowExtraParams: Boolean): Unit =
+    copyParamsFrom(argParams, null, allowExtraParams)
+
+  def copyParamsFrom(argParams: Map[String, NDArray]): Unit = copyParamsFrom(argParams, allowExtraParams = false)
+
+  private def copyInto(
+      kind: String,
+      params: Map[String, NDArray],
+      targets: Map[String, NDArray],
+      allowExtra: Boolean
+  ): Unit = params.foreach { case (name, array) =>
+    targets.get(name) match {
+      case Some(target) =>
+        checkShape("copyParamsFrom", name, array, target)
+        array.copyTo(target)
+      case None => if (!allowExtra) throw unknown("copyParamsFrom", kind, name, targets)
+    }
+  }
+
+  private def checkShape(method: String, name: String, array: NDArray, target: NDArray): Unit =
+    if (array.shape != target.shape)
+      throw new MXNetError(
+        s"Executor.$method: '$name' has shape ${array.shape}, the executor was bound with ${target.shape}; " +
+          "give that shape, or reshape the executor"
+      )
+
+  private def unknown(method: String, kind: String, name: String, known: Map[String, NDArray]): MXNetError =
+    new MXNetError(s"Executor.$method: there is no $kind '$name'; there are ${known.keys.mkString(", ")}")
+
+  /** A listing of the plan for people. */
+  def debugStr: String = native(_LIB.executorPrint)
+}

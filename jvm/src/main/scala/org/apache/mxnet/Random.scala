@@ -1,0 +1,48 @@
+package org.apache.mxnet
+
+/** Random arrays, and the seed of all random numbers. */
+object Random {
+  private lazy val uniformOp = NativeOp("_random_uniform")
+  private lazy val normalOp = NativeOp("_random_normal")
+
+  /** Numbers that are equally likely in `[low, high)`.
+    *
+    * @param shape the shape of a new array
+    * @param ctx the device of a new array; null is [[Context.defaultCtx]]
+    * @param out the array to fill; null is a new one, which needs `shape`
+    */
+  def uniform(
+      low: Float,
+      high: Float,
+      shape: Shape = null,
+      ctx: Context = null,
+      out: NDArray = null
+  ): NDArray = draw(uniformOp, Seq("low" -> low, "high" -> high), shape, ctx, out)
+
+  /** Normally distributed numbers of mean `loc` and standard deviation `scale`; the other parameters are as in
+    * [[uniform]].
+    */
+  def normal(
+      loc: Float,
+      scale: Float,
+      shape: Shape = null,
+      ctx: Context = null,
+      out: NDArray = null
+  ): NDArray = draw(normalOp, Seq("loc" -> loc, "scale" -> scale), shape, ctx, out)
+
+  /** Sets the seed: the same seed and the same operations give the same numbers. */
+  def seed(seedState: Int): Unit = Base._LIB.randomSeed(seedState)
+
+  private def draw(op: NativeOp, params: Seq[(String, Any)], shape: Shape, ctx: Context, out: NDArray): NDArray = {
+    if (out == null && shape == null) throw new MXNetError(s"Random: ${op.name} needs a shape, or an array to fill")
+    if (out != null) {
+      if (shape != null && shape != out.shape)
+        throw new MXNetError(s"Random: ${op.name} was given shape $shape and an array of shape ${out.shape}")
+      val all = params ++ Seq("shape" -> out.shape, "ctx" -> out.context, "dtype" -> out.dtype)
+      NDArray.invoke(op, Array.empty, Array(out), all).head
+    } else {
+      val device = if (ctx == null) Context.defaultCtx else ctx
+      NDArray.invoke(op, Array.empty, null, params ++ Seq("shape" -> shape, "ctx" -> device)).head
+    }
+  }
+}

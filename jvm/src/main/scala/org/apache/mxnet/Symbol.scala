@@ -1,0 +1,295 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.Base.{CPtrAddress, SymbolHandle, _LIB}
+import org.apache.mxnet.DType.DType
+import org.apache.mxnet.NativeResource.keepAlive
+
+/** Symbols: variables, groups, files, and every operator of the engine as a function. */
+object Symbol extends SymbolFunctions {
+
+  /** A symbol that is an input of a graph: a parameter, or data.
+    *
+    * @param name the name under which an array is bound to it
+    * @param attr attributes
+    * @param shape the shape, for shape inference
+    * @param lrMult what the learning rate of this parameter is multiplied by
+    * @param wdMult what the weight decay of this parameter is multiplied by
+    * @param dType the element type, for type inference
+    * @param kwargs more attributes, such as `__init__`; their names begin and end with two underscores
+    */
+  def Variable(
+      name: String,
+      attr: Map[String, String] = null,
+      shape: Shape = null,
+      lrMult: Option[Float] = None,
+      wdMult: Option[Float] = None,
+      dType: DType = null,
+      kwargs: Map[String, String] = null
+  ): Symbol = {
+    if (name == null || name.isEmpty) throw new MXNetError("Symbol.Variable: it needs a name")
+    val more = Option(kwargs).getOrElse(Map.empty)
+    more.keys.find(key => key.length < 5 || !key.startsWith("__") || !key.endsWith("__")).foreach { key =>
+      throw new MXNetError(
+        s"Symbol.Variable: '$key' is not an attribute of variable '$name'; " +
+          s"names in kwargs begin and end with two underscores, as in __${key}__"
+      )
+    }
+    val attributes = AttrScope.current.get(Option(attr)) ++
+      Option(shape).map(s => "__shape__" -> s.toString) ++
+      lrMult.map(m => "__lr_mult__" -> m.toString) ++
+      wdMult.map(m => "__wd_mult__" -> m.toString) ++
+      Option(dType).map(t => "__dtype__" -> t.id.toString) ++
+      more
+    val variable = new Symbol(_LIB.symbolCreateVariable(name))
+    variable.setAttr(attributes)
+    variable
+  }
+
+  /** One symbol with the outputs of all the given ones. */
+  def Group(symbols: Symbol*): Symbol = {
+    val inputs = symbols.toArray
+    val group = new Symbol(_LIB.symbolCreateGroup(inputs.map(_.handle)))
+    keepAlive(inputs)
+    group
+  }
+
+  /** Applies an operator to symbols by position.
+    *
+    * @param operator the operator's name or alias
+    * @param name the new symbol's name; null or empty lets [[NameManager.current]] choose
+    * @param attr attributes, in addition to those of the attribute scope
+    * @param symbols the inputs; those that are missing become variables
+    * @param paramKwargs the operator's parameters
+    */
+  def createFromListedSymbols(operator: String, name: String = null, attr: Map[String, String] = null)(
+      symbols: Array[Symbol],
+      paramKwargs: Map[String, String] = null
+  ): Symbol = {
+    val op = NativeOp(operator)
+    val params = NDArray.withInputCount(op, symbols.length, asPairs(paramKwargs))
+    create(op, name, attr, params, null, symbols)
+  }
+
+  /** Applies an operator to symbols by the names of its arguments; the other parameters are as in
+    * [[createFromListedSymbols]]. An operator with a variable number of inputs takes them by position only.
+    */
+  def createFromNamedSymbols(operator: String, name: String = null, attr: Map[String, String] = null)(
+      symbols: Map[String, Symbol],
+      paramKwargs: Map[String, String] = null
+  ): Symbol = {
+    val op = NativeOp(operator)
+    if (symbols.nonEmpty && op.keyVarNumArgs.isDefined)
+      throw new MXNetError(
+        s"$operator: it takes any number of inputs, so they have no names; " +
+          s"pass ${symbols.keys.mkString(", ")} by position"
+      )
+    val (keys, inputs) = symbols.toArray.unzip
+    create(op, name, attr, asPairs(paramKwargs), keys, inputs)
+  }
+
+  /** As [[createFromNamedSymbols]], with inputs and parameters in one map. */
+  def createFromNamedSymbolsNoCheck(operator: String, name: String = null, attr: Map[String, String] = null)(
+      kwargs: Map[String, Any]
+  ): Symbol = {
+    val (symbols, params) = separate(kwargs)
+    createFromNamedSymbols(operator, name, attr)(symbols, params)
+  }
+
+  /** As [[createFromListedSymbols]], with parameters of any type. */
+  def createFromListedSymbolsNoCheck(operator: String, name: String = null, attr: Map[String, String] = null)(
+      symbols: Array[Symbol],
+      kwargs: Map[String, Any] = null
+  ): Symbol = createFromListedSymbols(operator, name, attr)(symbols, separate(kwargs)._2)
+
+  /** Applies an operator: the form behind every generated function.
+    *
+    * @param symbols inputs by position
+    * @param kwargs parameters, and inputs by name if there are none by position
+    */
+  private[mxnet] def createSymbolGeneral(
+      operator: String,
+      name: String,
+      attr: Map[String, String],
+      symbols: Seq[Symbol],
+      kwargs: Map[String, Any]
+  ): Symbol = {
+    val (named, params) = separate(kwargs)
+    if (symbols.nonEmpty && named.nonEmpty)
+      throw new MXNetError(
+        s"$operator: inputs are given all by position or all by name; ${symbols.length} came by position, " +
+          s"${named.keys.mkString(", ")} by name"
+      )
+    if (named.isEmpty) createFromListedSymbols(operator, name, attr)(symbols.toArray, params)
+    else createFromNamedSymbols(operator, name, attr)(named, params)
+  }
+
+  /** The symbols of a map, and the rendered other values; absent values drop out. */
+  private def separate(kwargs: Map[String, Any]): (Map[String, Symbol], Map[String, String]) = {
+    val all = Option(kwargs).getOrElse(Map.empty).iterator.map {
+      case (key, Some(content)) => (key, content)
+      case other                => other
+    }.filter { case (_, value) => value != null && value != None }.toMap
+    val symbols = all.collect { case (key, symbol: Symbol) => key -> symbol }
+    (symbols, (all -- symbols.keys).map { case (key, value) => key -> NativeOp.render(value) })
+  }
+
+  private def asPairs(params: Map[String, String]): Seq[(String, Any)] = if (params == null) Nil else params.toSeq
+
+  private def create(
+      op: NativeOp,
+      name: String,
+      attr: Map[String, String],
+      params: Seq[(String, Any)],
+      inputKeys: Array[String],
+      inputs: Array[Symbol]
+  ): Symbol = {
+    val (keys, values) = NativeOp.renderPairs(params)
+    val (attrKeys, attrValues) = NativeOp.renderPairs(AttrScope.current.get(Option(attr)))
+    val finalName = NameManager.current.get(Option(name).filter(_.nonEmpty), op.name.toLowerCase)
+    val handles = inputs.map(_.handle)
+    val created = _LIB.symbolCreate(op.handle, finalName, keys, values, attrKeys, attrValues, inputKeys, handles)
+    keepAlive(inputs)
+    new Symbol(created)
+  }
+
+  /** Reads a symbol from a JSON file, of this or an earlier version of MXNet. */
+  def load(fname: String): Symbol = new Symbol(_LIB.symbolLoad(fname))
+
+  /** Reads a symbol from JSON text, of this or an earlier version of MXNet. */
+  def loadJson(json: String): Symbol = new Symbol(_LIB.symbolFromJson(json))
+
+  private val free: CPtrAddress => Int = handle => { _LIB.symbolFree(handle); 0 }
+}
+
+/** A graph of operators with one or more outputs, to be bound to arrays and run.
+  *
+  * @param address the handle
+  */
+class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with SymbolBind with SymbolInference {
+
+  override def nativeAddress: CPtrAddress = address
+
+  override def nativeDeAllocator: CPtrAddress => Int = Symbol.free
+
+  override val ref: NativeResourceRef = register()
+
+  /** 0: a graph has no arrays. */
+  override val bytesAllocated: Long = 0L
+
+  /** The handle for a native call. */
+  private[mxnet] def handle: SymbolHandle = handleOf("Symbol")
+
+  /** Runs a native call on this symbol and keeps the symbol alive until the call has returned. */
+  private[mxnet] def native[R](call: SymbolHandle => R): R = {
+    val result = call(handle)
+    keepAlive(this)
+    result
+  }
+
+  def +(other: Symbol): Symbol = Symbol.binary("_Plus", this, other)
+  def +[V](other: V): Symbol = Symbol.scalar("_PlusScalar", this, other)
+  def -(other: Symbol): Symbol = Symbol.binary("_Minus", this, other)
+  def -[V](other: V): Symbol = Symbol.scalar("_MinusScalar", this, other)
+  def *(other: Symbol): Symbol = Symbol.binary("_Mul", this, other)
+  def *[V](other: V): Symbol = Symbol.scalar("_MulScalar", this, other)
+  def /(other: Symbol): Symbol = Symbol.binary("_Div", this, other)
+  def /[V](other: V): Symbol = Symbol.scalar("_DivScalar", this, other)
+  def %(other: Symbol): Symbol = Symbol.binary("_Mod", this, other)
+  def %[V](other: V): Symbol = Symbol.scalar("_ModScalar", this, other)
+
+  /** Every element to the power of its counterpart. */
+  def **(other: Symbol): Symbol = Symbol.pow(this, other)
+  def **[V](other: V): Symbol = Symbol.pow(this, other)
+
+  def >(other: Symbol): Symbol = Symbol.greater(this, other)
+  def >[V](other: V): Symbol = Symbol.greater(this, other)
+  def >=(other: Symbol): Symbol = Symbol.greaterEqual(this, other)
+  def >=[V](other: V): Symbol = Symbol.greaterEqual(this, other)
+  def <(other: Symbol): Symbol = Symbol.lesser(this, other)
+  def <[V](other: V): Symbol = Symbol.lesser(this, other)
+  def <=(other: Symbol): Symbol = Symbol.lesserEqual(this, other)
+  def <=[V](other: V): Symbol = Symbol.lesserEqual(this, other)
+
+  /** The negative of every element. */
+  def unary_- : Symbol = this * -1f
+
+  /** A deep copy of the graph. */
+  override def clone(): Symbol = new Symbol(native(_LIB.symbolCopy))
+
+  /** Output `index` as a symbol of its own. */
+  def get(index: Int): Symbol = new Symbol(native(_LIB.symbolGetOutput(_, index)))
+
+  /** The output of this name, such as `fc1_output`, as a symbol of its own. */
+  def get(name: String): Symbol = {
+    val outputs = listOutputs()
+    outputs.indexOf(name) match {
+      case -1 => throw new MXNetError(s"Symbol.get: there is no output '$name'; there are ${outputs.mkString(", ")}")
+      case i if outputs.indexOf(name, i + 1) >= 0 =>
+        throw new MXNetError(s"Symbol.get: there are several outputs '$name'; use get(index)")
+      case i => get(i)
+    }
+  }
+
+  /** A symbol with every output of every node, in topological order. */
+  def getInternals(): Symbol = new Symbol(native(_LIB.symbolGetInternals))
+
+  /** The names of the arguments, in the order in which arrays are bound: topological. */
+  def listArguments(): IndexedSeq[String] = native(_LIB.symbolListArguments).toIndexedSeq
+
+  def listOutputs(): IndexedSeq[String] = native(_LIB.symbolListOutputs).toIndexedSeq
+
+  /** The names of the auxiliary states, which operators update in the forward pass. */
+  def listAuxiliaryStates(): IndexedSeq[String] = native(_LIB.symbolListAuxiliaryStates).toIndexedSeq
+
+  /** An attribute of the output's node. */
+  def attr(key: String): Option[String] = Option(native(_LIB.symbolGetAttr(_, key)))
+
+  /** Sets attributes of the output's node. */
+  private[mxnet] def setAttr(attr: Map[String, String]): Unit = if (attr.nonEmpty) {
+    val (keys, values) = attr.toArray.unzip
+    native(_LIB.symbolSetAttrs(_, keys, values))
+  }
+
+  /** The attributes of the output's node. */
+  def listAttr(): Map[String, String] =
+    native(_LIB.symbolListAttrShallow).grouped(2).map(pair => pair(0) -> pair(1)).toMap
+
+  /** The attributes of all nodes, by the names of the nodes. */
+  def attrMap(): Map[String, Map[String, String]] =
+    native(_LIB.symbolListAttr)
+      .grouped(2)
+      .map { pair =>
+        val separator = pair(0).indexOf('$')
+        (pair(0).take(separator), pair(0).drop(separator + 1), pair(1))
+      }
+      .toSeq
+      .groupMap(_._1)(attribute => attribute._2 -> attribute._3)
+      .view
+      .mapValues(_.toMap)
+      .toMap
+
+  /** A copy of this graph in which variables are replaced by other symbols.
+    *
+    * @param name the new name of the output's node
+    * @param symbols what to put in place of the variables of these names
+    */
+  def apply(name: String, symbols: Map[String, Symbol]): Symbol = {
+    val composed = clone()
+    val (keys, inputs) = symbols.toArray.unzip
+    composed.native(_LIB.symbolCompose(_, name, keys, inputs.map(_.handle)))
+    keepAlive(inputs)
+    composed
+  }
+
+  /** A listing of the graph for people. */
+  def debugStr: String = native(_LIB.symbolPrint)
+
+  /** The graph in MXNet's JSON format. */
+  def toJson: String = native(_LIB.symbolToJson)
+
+  /** Writes the graph in MXNet's JSON format. */
+  def save(fname: String): Unit = native(_LIB.symbolSave(_, fname))
+
+  override def toString: String =
+    if (isDisposed) "<Symbol, disposed>" else s"<Symbol ${listOutputs().mkString(", ")}>"
+}

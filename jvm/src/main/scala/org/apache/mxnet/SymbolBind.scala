@@ -1,0 +1,401 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.SymbolBind.{Arrays, GradReqs}
+
+/** Binding of a symbol to arrays: `simpleBind`, which makes them, and `bind`, which is given them.
+  *
+  * Parameters of `bind`, in all its forms:
+  *  - `ctx` the device to run on
+  *  - `args` the arguments' arrays: for all, in the order of `listArguments`, or by name
+  *  - `argsGrad` arrays for the gradients: in the order of `listArguments` with null for those that are not wanted, or
+  *    by name for those that are
+  *  - `gradReq`, `gradsReq` what to do with a gradient, for all arguments, in their order, or by name (`null` where a
+  *    name is missing): `write` over it, `add` to it, or `null`, nothing
+  *  - `auxStates` the auxiliary states' arrays: for all, in the order of `listAuxiliaryStates`, or by name; null if
+  *    there are none
+  *  - `group2ctx` the devices of the `ctx_group` attributes; null if all runs on `ctx`
+  *  - `sharedExec` an executor that lends its memory; null if none does
+  *
+  * The arrays are used, not copied: what is written into them is what the next run computes with.
+  */
+trait SymbolBind extends SymbolSimpleBind { self: Symbol =>
+
+  def bind(ctx: Context, args: Seq[NDArray], argsGrad: Seq[NDArray]): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs("write"), Arrays.none, null, null)
+
+  def bind(ctx: Context, args: Map[String, NDArray], argsGrad: Map[String, NDArray]): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs("write"), Arrays.none, null, null)
+
+  def bind(ctx: Context, args: Map[String, NDArray], argsGrad: Seq[NDArray]): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs("write"), Arrays.none, null, null)
+
+  def bind(ctx: Context, args: Seq[NDArray], argsGrad: Map[String, NDArray]): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs("write"), Arrays.none, null, null)
+
+  def bind(ctx: Context, args: Seq[NDArray]): Executor =
+    bindArrays(ctx, Arrays(args), Arrays.none, GradReqs("null"), Arrays.none, null, null)
+
+  def bind(ctx: Context, args: Map[String, NDArray]): Executor =
+    bindArrays(ctx, Arrays(args), Arrays.none, GradReqs("null"), Arrays.none, null, null)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Seq[NDArray],
+      gradReq: String,
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Seq[NDArray],
+      gradReq: String,
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Map[String, NDArray],
+      gradReq: String,
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Map[String, NDArray],
+      gradReq: String,
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Seq[NDArray],
+      gradReq: String,
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Seq[NDArray],
+      gradReq: String,
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Map[String, NDArray],
+      gradReq: String,
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Map[String, NDArray],
+      gradReq: String,
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Seq[String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Seq[String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Seq[String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Seq[String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Seq[String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Seq[String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Seq[String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Seq[String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Seq[NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Seq[NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Seq[NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  def bind(
+      ctx: Context,
+      args: Map[String, NDArray],
+      argsGrad: Map[String, NDArray],
+      gradsReq: Map[String, String],
+      auxStates: Map[String, NDArray],
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor =
+    bindArrays(ctx, Arrays(args), Arrays(argsGrad), GradReqs(gradsReq), Arrays(auxStates), group2ctx, sharedExec)
+
+  private[mxnet] def bindArrays(
+      ctx: Context,
+      args: Arrays,
+      argsGrad: Arrays,
+      gradReqs: GradReqs,
+      auxStates: Arrays,
+      group2ctx: Map[String, Context],
+      sharedExec: Executor
+  ): Executor = {
+    val names = listArguments()
+    val grads = argsGrad.inOrder("argsGrad", names, mayMiss = true)
+    Executor.bind(
+      this,
+      ctx,
+      args.inOrder("args", names, mayMiss = false),
+      grads,
+      gradReqs.inOrder(names),
+      auxStates.inOrder("auxStates", listAuxiliaryStates(), mayMiss = false),
+      Option(group2ctx).getOrElse(Map.empty),
+      sharedExec
+    )
+  }
+}
+
+private[mxnet] object SymbolBind {
+
+  /** The codes of what is done with a gradient. */
+  val gradReqCodes: Map[String, Int] = Map("null" -> 0, "write" -> 1, "inplace" -> 2, "add" -> 3)
+
+  /** Fails unless every name is known. */
+  def checkNames(what: String, names: Iterable[String], known: Iterable[String]): Unit = {
+    val unknown = names.toSet -- known
+    if (unknown.nonEmpty)
+      throw new MXNetError(
+        s"Symbol.bind: $what has ${unknown.toSeq.sorted.mkString("'", "', '", "'")}, which the symbol does not have; " +
+          (if (known.isEmpty) "it has none" else s"it has ${known.mkString(", ")}")
+      )
+  }
+
+  /** Arrays as the user gave them: in order, or by name. */
+  final class Arrays private (listed: Option[Seq[NDArray]], named: Map[String, NDArray]) {
+
+    /** The arrays in the order of `names`, with null for those that miss. */
+    def inOrder(what: String, names: IndexedSeq[String], mayMiss: Boolean): Array[NDArray] = {
+      val found = listed match {
+        case Some(arrays) if arrays.isEmpty && mayMiss => names.map(_ => null)
+        case Some(arrays) =>
+          if (arrays.length != names.length)
+            throw new MXNetError(
+              s"Symbol.bind: $what has ${arrays.length} arrays, the symbol takes ${names.length}: " +
+                names.mkString(", ")
+            )
+          arrays
+        case None => names.map(name => named.getOrElse(name, null))
+      }
+      if (!mayMiss)
+        names.zip(found).find(_._2 == null).foreach { case (name, _) =>
+          throw new MXNetError(s"Symbol.bind: $what has no array for '$name'; it needs ${names.mkString(", ")}")
+        }
+      found.toArray
+    }
+  }
+
+  object Arrays {
+    val none: Arrays = new Arrays(None, Map.empty)
+    def apply(arrays: Seq[NDArray]): Arrays = if (arrays == null) none else new Arrays(Some(arrays), Map.empty)
+    def apply(arrays: Map[String, NDArray]): Arrays = if (arrays == null) none else new Arrays(None, arrays)
+  }
+
+  /** Gradient requests as the user gave them. */
+  final class GradReqs private (listed: Option[Seq[String]], of: String => String) {
+
+    /** The codes in the order of the arguments. */
+    def inOrder(names: IndexedSeq[String]): Array[Int] = {
+      listed.foreach { requests =>
+        if (requests.length != names.length)
+          throw new MXNetError(
+            s"Symbol.bind: gradsReq has ${requests.length} requests, the symbol has ${names.length} arguments: " +
+              names.mkString(", ")
+          )
+      }
+      val requests = listed.getOrElse(names.map(of))
+      names.zip(requests).map { case (name, request) => GradReqs.code(name, request) }.toArray
+    }
+  }
+
+  object GradReqs {
+    def apply(request: String): GradReqs = new GradReqs(None, _ => request)
+    def apply(requests: Seq[String]): GradReqs = new GradReqs(Some(requests), identity)
+    def apply(requests: Map[String, String]): GradReqs = new GradReqs(None, requests.getOrElse(_, "null"))
+
+    private def code(name: String, request: String): Int = gradReqCodes.getOrElse(
+      request,
+      throw new MXNetError(s"Symbol.bind: the gradient request '$request' for '$name' is not one of null, write, add")
+    )
+  }
+}

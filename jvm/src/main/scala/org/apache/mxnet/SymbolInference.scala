@@ -1,0 +1,102 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.DType.DType
+
+/** Inference of shapes and types of a symbol's arguments, outputs and auxiliary states, from those that are known. */
+trait SymbolInference { self: Symbol =>
+
+  /** Infers types.
+    *
+    * @param args the types of the arguments in their order; null where unknown
+    * @return types of arguments, outputs and auxiliary states; three times null if not all are determined
+    */
+  def inferType(args: DType*): (Seq[DType], Seq[DType], Seq[DType]) =
+    completeTypes(nativeTypes(null, args.map(idOf).toArray, partial = false))
+
+  /** Infers types; `kwargs` has those of some arguments by name. */
+  def inferType(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
+    val (keys, types) = kwargs.toArray.unzip
+    completeTypes(nativeTypes(keys, types.map(idOf), partial = false))
+  }
+
+  /** As `inferType`, with [[DType.Unknown]] for what is not determined. */
+  private[mxnet] def inferTypePartial(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
+    val (keys, types) = kwargs.toArray.unzip
+    typesOf(nativeTypes(keys, types.map(idOf), partial = true))
+  }
+
+  private def nativeTypes(keys: Array[String], ids: Array[Int], partial: Boolean): InferredTypes =
+    native(_LIB.symbolInferType(_, keys, ids, partial))
+
+  private def idOf(dtype: DType): Int = if (dtype == null) DType.Unknown.id else dtype.id
+
+  private def completeTypes(types: InferredTypes): (Seq[DType], Seq[DType], Seq[DType]) =
+    if (types.complete) typesOf(types) else (null, null, null)
+
+  private def typesOf(types: InferredTypes): (Seq[DType], Seq[DType], Seq[DType]) = {
+    def decode(ids: Array[Int]): Seq[DType] = ids.toIndexedSeq.map(DType.fromId)
+    (decode(types.args), decode(types.outs), decode(types.aux))
+  }
+
+  /** Infers shapes from descriptions of inputs. */
+  def inferShape(args: IndexedSeq[DataDesc]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) =
+    inferShape(args.map(desc => desc.name -> desc.shape).toMap)
+
+  /** Infers shapes.
+    *
+    * @param args the shapes of the arguments in their order; null where unknown
+    * @return shapes of arguments, outputs and auxiliary states; three times null if not all are determined
+    */
+  def inferShape(args: Shape*): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) =
+    completeShapes(nativeShapes(null, args, partial = false))
+
+  /** Infers shapes; `kwargs` has those of some arguments by name. */
+  def inferShape(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    val (keys, shapes) = kwargs.toSeq.unzip
+    completeShapes(nativeShapes(keys.toArray, shapes, partial = false))
+  }
+
+  /** Infers shapes.
+    *
+    * @param keys names of arguments; null if shapes are given for all, in their order
+    * @param indPtr where in `values` each shape starts, and the end
+    * @param values the dimensions, one shape after the other
+    */
+  def inferShape(
+      keys: Array[String],
+      indPtr: Array[Int],
+      values: Array[Int]
+  ): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    val inside = indPtr.forall(position => position >= 0 && position <= values.length)
+    if (!inside || indPtr.zip(indPtr.drop(1)).exists { case (start, end) => start > end })
+      throw new MXNetError(
+        s"Symbol.inferShape: indPtr ${indPtr.mkString("(", ",", ")")} must rise from 0 to ${values.length}, " +
+          "the number of dimensions"
+      )
+    val shapes = indPtr.toSeq.zip(indPtr.drop(1)).map { case (start, end) => Shape(values.slice(start, end)) }
+    completeShapes(nativeShapes(keys, shapes, partial = false))
+  }
+
+  /** As `inferShape`, with what is not determined left unknown: dimensions of 0, or no dimension at all. */
+  def inferShapePartial(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    val (keys, shapes) = kwargs.toSeq.unzip
+    shapesOf(nativeShapes(keys.toArray, shapes, partial = true))
+  }
+
+  private def nativeShapes(keys: Array[String], shapes: Seq[Shape], partial: Boolean): InferredShapes = {
+    val ndims = shapes.map(shape => if (shape == null) -1 else shape.length).toArray
+    val dims = shapes.filter(_ != null).flatMap(_.toVector).map(_.toLong).toArray
+    native(_LIB.symbolInferShape(_, keys, ndims, dims, partial))
+  }
+
+  private def completeShapes(
+      shapes: InferredShapes
+  ): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) =
+    if (shapes.complete) shapesOf(shapes) else (null, null, null)
+
+  private def shapesOf(shapes: InferredShapes): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    def decode(dims: Array[Array[Long]]): IndexedSeq[Shape] = dims.toIndexedSeq.map(Shape.fromLongs)
+    (decode(shapes.args), decode(shapes.outs), decode(shapes.aux))
+  }
+}

@@ -1,0 +1,142 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.DType.DType
+
+/** Binding of a symbol to arrays that are made for it. */
+trait SymbolSimpleBind { self: Symbol =>
+
+  /** Binds to new arrays of zeros whose shapes and types are inferred from descriptions of the inputs. */
+  def simpleBind(ctx: Context, gradReq: String, descs: IndexedSeq[DataDesc]): Executor =
+    simpleBind(ctx, gradReq, descs.map(d => d.name -> d.shape).toMap, descs.map(d => d.name -> d.dtype).toMap)
+
+  /** Binds to new arrays of zeros.
+    *
+    * @param ctx the device to run on
+    * @param gradReq what to do with the gradients: `write`, `add` or `null`. There are none for arguments whose names
+    *                end in `data` or `label`.
+    * @param shapeDict the shapes of the inputs, by name; the others are inferred
+    * @param typeDict the types of some arguments, by name; inputs that are not in it, and have no `__dtype__`
+    *                 attribute, are float32; the others are inferred
+    */
+  def simpleBind(
+      ctx: Context,
+      gradReq: String = "write",
+      shapeDict: Map[String, Shape],
+      typeDict: Map[String, DType] = null
+  ): Executor = {
+    val names = listArguments()
+    val (argShapes, auxShapes) = shapesOrExplain(shapeDict)
+    val (argTypes, auxTypes) = typesFor(names, shapeDict.keySet, Option(typeDict).getOrElse(Map.empty))
+    val args = SymbolSimpleBind.zeros(argShapes, argTypes, ctx)
+    val wanted = names.map(name => gradReq != "null" && !SymbolSimpleBind.isInput(name))
+    val grads = names.indices.map(i => if (wanted(i)) NDArray.zeros(argShapes(i), ctx, argTypes(i)) else null)
+    val requests = SymbolBind.GradReqs(gradReq).inOrder(names)
+    val aux = SymbolSimpleBind.zeros(auxShapes, auxTypes, ctx)
+    Executor.bind(this, ctx, args.toArray, grads.toArray, requests, aux.toArray, Map.empty, null)
+  }
+
+  /** Binds to the given arrays, and to new ones for everything else: the form of five parameters without stored
+    * gradients, requests and states.
+    */
+  def simpleBind(ctx: Context, argsMap: Map[String, NDArray]): Executor =
+    simpleBind(ctx, argsMap, Map.empty[String, NDArray], Map.empty[String, String], Map.empty[String, NDArray])
+
+  /** Binds to the given arrays, and to new ones for everything else.
+    *
+    * Names are matched with those of the symbol; a name that it does not have is an error. The shapes of the given
+    * arguments determine the others', and must agree with them. Arguments and auxiliary states that are missing are
+    * drawn from the normal distribution of mean 0 and deviation 1, missing gradients are zeros.
+    *
+    * @param ctx the device to run on
+    * @param argsMap arguments
+    * @param argGradStore arrays for gradients
+    * @param gradReqType what to do with gradients: `write`, `add` or `null`. What is missing is `null` for names that
+    *                    end in `data` or `label`, else `write`.
+    * @param auxMap auxiliary states
+    */
+  def simpleBind(
+      ctx: Context,
+      argsMap: Map[String, NDArray],
+      argGradStore: Map[String, NDArray],
+      gradReqType: Map[String, String],
+      auxMap: Map[String, NDArray]
+  ): Executor = {
+    val names = listArguments()
+    val auxNames = listAuxiliaryStates()
+    SymbolBind.checkNames("argsMap", argsMap.keys, names)
+    SymbolBind.checkNames("argGradStore", argGradStore.keys, names)
+    SymbolBind.checkNames("gradReqType", gradReqType.keys, names)
+    SymbolBind.checkNames("auxMap", auxMap.keys, auxNames)
+    val (argShapes, auxShapes) = shapesOrExplain(argsMap.map { case (name, array) => name -> array.shape })
+    val givenTypes = argsMap.map { case (name, array) => name -> array.dtype }
+    val (argTypes, auxTypes) = typesFor(names, argsMap.keySet, givenTypes)
+    val args = names.indices.map { i =>
+      argsMap.getOrElse(names(i), SymbolSimpleBind.gaussian(argShapes(i), argTypes(i), ctx))
+    }
+    val grads = names.indices.map { i =>
+      SymbolSimpleBind.checked("argGradStore", names(i), argGradStore, argShapes(i))
+        .getOrElse(NDArray.zeros(argShapes(i), ctx, argTypes(i)))
+    }
+    val requests = SymbolBind.GradReqs(names.map { name =>
+      gradReqType.getOrElse(name, if (SymbolSimpleBind.isInput(name)) "null" else "write")
+    })
+    val aux = auxNames.indices.map { i =>
+      SymbolSimpleBind.checked("auxMap", auxNames(i), auxMap, auxShapes(i))
+        .getOrElse(SymbolSimpleBind.gaussian(auxShapes(i), auxTypes(i), ctx))
+    }
+    Executor.bind(this, ctx, args.toArray, grads.toArray, requests.inOrder(names), aux.toArray, Map.empty, null)
+  }
+
+  /** The shapes of all arguments and auxiliary states, or an error that names those that stay unknown. */
+  private def shapesOrExplain(known: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    val (argShapes, _, auxShapes) = inferShape(known)
+    if (argShapes == null) {
+      val unknown = listArguments().zip(inferShapePartial(known)._1).collect {
+        case (name, shape) if shape.length == 0 || shape.toVector.exists(_ <= 0) => s"$name $shape"
+      }
+      throw new MXNetError(
+        s"Symbol.simpleBind: the shapes ${known.map { case (k, v) => s"$k $v" }.mkString(", ")} do not determine " +
+          s"all others; give the shape of ${unknown.mkString(", ")}"
+      )
+    }
+    (argShapes, auxShapes)
+  }
+
+  /** The types of all arguments and auxiliary states. */
+  private def typesFor(
+      names: IndexedSeq[String],
+      inputs: Set[String],
+      known: Map[String, DType]
+  ): (Seq[DType], Seq[DType]) = {
+    val untyped = names.zip(inferTypePartial(known)._1).collect {
+      case (name, DType.Unknown) if inputs(name) => name -> Base.MX_REAL_TYPE
+    }
+    val (args, _, aux) = inferTypePartial(known ++ untyped)
+    def orReal(types: Seq[DType]): Seq[DType] = types.map(t => if (t == DType.Unknown) Base.MX_REAL_TYPE else t)
+    (orReal(args), orReal(aux))
+  }
+}
+
+private object SymbolSimpleBind {
+
+  /** Whether an argument is, by its name, what is fed in and not what is learned. */
+  def isInput(name: String): Boolean = name.endsWith("data") || name.endsWith("label")
+
+  def zeros(shapes: IndexedSeq[Shape], types: Seq[DType], ctx: Context): IndexedSeq[NDArray] =
+    shapes.zip(types).map { case (shape, dtype) => NDArray.zeros(shape, ctx, dtype) }
+
+  /** An array drawn from the normal distribution of mean 0 and deviation 1. */
+  def gaussian(shape: Shape, dtype: DType, ctx: Context): NDArray =
+    Random.normal(0f, 1f, shape, ctx, NDArray.empty(shape, ctx, dtype))
+
+  /** The array of this name, which must have the inferred shape. */
+  def checked(what: String, name: String, arrays: Map[String, NDArray], inferred: Shape): Option[NDArray] = {
+    val found = arrays.get(name)
+    found.map(_.shape).filter(_ != inferred).foreach { shape =>
+      throw new MXNetError(
+        s"Symbol.simpleBind: $what '$name': Shape inconsistent, Provided=$shape, inferred shape=$inferred"
+      )
+    }
+    found
+  }
+}
