@@ -18,6 +18,8 @@ pub trait Accum: Real<Acc = Self> + Float + NumAssign + Sum {
     fn load<T: Element>(x: T) -> Self;
     /// Rounds to an element type.
     fn store<T: Element>(self) -> T;
+    /// In double precision.
+    fn wide(self) -> f64;
     /// A count as a value to divide by.
     fn count(n: usize) -> Self;
     /// e to the power of `self`, in a form that the compiler can vectorise where there is one.
@@ -47,6 +49,10 @@ impl Accum for f32 {
         T::from_f32(self)
     }
     #[inline(always)]
+    fn wide(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
     fn count(n: usize) -> f32 {
         n as f32
     }
@@ -64,6 +70,10 @@ impl Accum for f64 {
     #[inline(always)]
     fn store<T: Element>(self) -> T {
         T::from_f64(self)
+    }
+    #[inline(always)]
+    fn wide(self) -> f64 {
+        self
     }
     #[inline(always)]
     fn count(n: usize) -> f64 {

@@ -8,6 +8,7 @@ pub mod float;
 pub mod gemm;
 pub mod map;
 pub mod math;
+pub mod norm;
 pub mod par;
 pub mod pool;
 pub mod simd;

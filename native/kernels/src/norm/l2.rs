@@ -1,0 +1,105 @@
+//! L2 normalisation (MXNet's `L2Normalization`): each row divided by its Euclidean norm.
+
+use super::moments::dot;
+use super::{CHUNK, COLUMNS, NormShape};
+use crate::float::{Accum, Real};
+use crate::par::{MatMut, parallel_blocks, parallel_rows, parallel_rows2};
+use num_traits::Float;
+
+/// Divides the rows of `x`, which run along the axis, by `norm = sqrt(sum of squares + eps)` into `y`, and stores the
+/// norms of the `outer` x `inner` rows.
+///
+/// MXNet's mode `instance` is the shape (batch, all else, 1), `channel` (batch, channels, space), `spatial` (batch
+/// times channels, space, 1).
+///
+/// # Panics
+/// When the lengths do not fit the shape.
+pub fn l2_norm_forward<T: Real>(shape: NormShape, eps: f64, x: &[T], y: &mut [T], norm: &mut [T::Acc]) {
+    let NormShape { outer, axis, inner } = shape;
+    shape.check(&[x.len(), y.len()]);
+    assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
+    let root = |squares: f64| T::Acc::load((squares + eps).sqrt());
+    if shape.is_empty() {
+        return norm.fill(root(0.0));
+    }
+    if inner == 1 {
+        return parallel_rows2((y, axis), (norm, 1), CHUNK.div_ceil(axis), |i, y, norm| {
+            let x = &x[i * axis..(i + 1) * axis];
+            norm[0] = root(dot(x, x));
+            scale(x, norm[0].recip(), y);
+        });
+    }
+    parallel_rows(norm, inner, CHUNK.div_ceil(axis * inner), |n, norm| {
+        let image = &x[n * axis * inner..];
+        for (c, norm) in norm.chunks_mut(COLUMNS).enumerate() {
+            let mut squares = [0.0; COLUMNS];
+            column_dots(image, image, inner, c * COLUMNS, axis, &mut squares[..norm.len()]);
+            norm.iter_mut().zip(squares).for_each(|(norm, squares)| *norm = root(squares));
+        }
+    });
+    let norm = &*norm;
+    parallel_rows(y, inner, CHUNK.div_ceil(inner), |row, y| {
+        let norm = &norm[row / axis * inner..];
+        for (y, (x, norm)) in y.iter_mut().zip(x[row * inner..].iter().zip(norm)) {
+            *y = (T::Acc::load(*x) / *norm).store();
+        }
+    });
+}
+
+/// The gradient of [`l2_norm_forward`] with respect to `x`, from its results and the gradient of `y`.
+///
+/// # Panics
+/// When the lengths do not fit the shape.
+pub fn l2_norm_backward<T: Real>(shape: NormShape, y: &[T], norm: &[T::Acc], y_grad: &[T], x_grad: &mut [T]) {
+    let NormShape { outer, axis, inner } = shape;
+    shape.check(&[y.len(), y_grad.len(), x_grad.len()]);
+    assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
+    if shape.is_empty() {
+        return;
+    }
+    if inner == 1 {
+        return parallel_rows(x_grad, axis, CHUNK.div_ceil(axis), |i, x_grad| {
+            let (y, y_grad) = (&y[i * axis..(i + 1) * axis], &y_grad[i * axis..(i + 1) * axis]);
+            let along = T::Acc::load(dot(y, y_grad));
+            project(along, norm[i].recip(), y, y_grad, x_grad);
+        });
+    }
+    parallel_blocks(MatMut::row_major(x_grad, outer * axis, inner), axis, COLUMNS, |row, column, mut x_grad| {
+        let (y, y_grad, columns) = (&y[row * inner..], &y_grad[row * inner..], x_grad.cols());
+        let mut along = [0.0; COLUMNS];
+        column_dots(y, y_grad, inner, column, axis, &mut along[..columns]);
+        let norm = &norm[row / axis * inner + column..];
+        for a in 0..axis {
+            let from = y[a * inner + column..].iter().zip(&y_grad[a * inner + column..]);
+            for ((to, (y, grad)), (along, norm)) in x_grad.row_mut(a).iter_mut().zip(from).zip(along.iter().zip(norm)) {
+                let along = T::Acc::load(*along);
+                *to = ((T::Acc::load(*grad) - T::Acc::load(*y) * along) / *norm).store();
+            }
+        }
+    });
+}
+
+crate::simd::per_isa! {
+    fn scale<T: Real>(x: &[T], factor: T::Acc, y: &mut [T]) {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::load(*x) * factor).store());
+    }
+}
+
+crate::simd::per_isa! {
+    fn project<T: Real>(along: T::Acc, inverse: T::Acc, y: &[T], y_grad: &[T], x_grad: &mut [T]) {
+        for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
+            *x_grad = ((T::Acc::load(*grad) - T::Acc::load(*y) * along) * inverse).store();
+        }
+    }
+}
+
+/// The sums of `a b` over the `axis` rows, `stride` elements apart, for the columns from `column` on.
+fn column_dots<T: Real>(a: &[T], b: &[T], stride: usize, column: usize, axis: usize, totals: &mut [f64]) {
+    for row in 0..axis {
+        let start = row * stride + column;
+        let terms = a[start..].iter().zip(&b[start..]);
+        for (total, (a, b)) in totals.iter_mut().zip(terms) {
+            *total += (T::Acc::load(*a) * T::Acc::load(*b)).wide();
+        }
+    }
+}

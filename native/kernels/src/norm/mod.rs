@@ -1,0 +1,51 @@
+//! Normalisation: batch, layer, group, instance and L2 normalisation, forward and backward.
+//!
+//! Variances are biased and computed from deviations, block by block, and joined in double precision (Chan, Golub and
+//! LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that a large mean
+//! does no harm. Parameters and statistics of 16-bit data are in single precision. Results do not depend on the number
+//! of threads.
+
+mod batch;
+mod l2;
+mod moments;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use batch::{BatchNormGrads, BatchNormParams, batch_norm_backward, batch_norm_inference, batch_norm_training};
+pub use l2::{l2_norm_backward, l2_norm_forward};
+pub use rows::{Affine, RowNormGrads, row_norm_backward, row_norm_forward};
+
+/// A tensor seen from one axis: `outer` x `axis` x `inner` elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NormShape {
+    /// The product of the dimensions before the axis.
+    pub outer: usize,
+    /// The size of the axis.
+    pub axis: usize,
+    /// The product of the dimensions after the axis.
+    pub inner: usize,
+}
+
+impl NormShape {
+    /// All elements.
+    pub fn len(&self) -> usize {
+        self.outer * self.axis * self.inner
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn check(&self, slices: &[usize]) {
+        for &len in slices {
+            assert_eq!(len, self.len(), "elements of a tensor of {self:?}");
+        }
+    }
+}
+
+/// Elements that make a chunk of parallel work.
+const CHUNK: usize = 16 * 1024;
+/// Columns that are computed together where the axis is not the last one.
+const COLUMNS: usize = 64;

@@ -1,0 +1,133 @@
+//! Sums over adjacent elements.
+
+use crate::float::{Accum, Real};
+use num_traits::{Float, Zero};
+
+/// Elements that are added side by side.
+const LANES: usize = 32;
+/// Elements that are added in the precision of the data; blocks are joined in double precision.
+const BLOCK: usize = 4096;
+
+/// Number, mean and sum of squared deviations of some values.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Moments {
+    count: f64,
+    pub mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    /// The moments of both sets of values together.
+    #[inline(always)]
+    pub fn join(self, other: Moments) -> Moments {
+        let count = self.count + other.count;
+        if count == 0.0 {
+            return self;
+        }
+        let delta = other.mean - self.mean;
+        let part = other.count / count;
+        Moments {
+            count,
+            mean: self.mean + delta * part,
+            squares: self.squares + other.squares + delta * delta * self.count * part,
+        }
+    }
+
+    pub fn new(count: usize, mean: f64, squares: f64) -> Moments {
+        Moments { count: count as f64, mean, squares }
+    }
+
+    /// The biased variance; zero without values.
+    pub fn variance(self) -> f64 {
+        self.squares / self.count.max(1.0)
+    }
+
+    pub fn of<T: Real>(values: &[T]) -> Moments {
+        values.chunks(BLOCK).map(block_moments).fold(Moments::default(), Moments::join)
+    }
+}
+
+crate::simd::per_isa! {
+    fn block_moments<T: Real>(values: &[T]) -> Moments {
+        let count = values.len();
+        let mean = lanes(values, values, |x, _| x).wide() / count as f64;
+        let center = T::Acc::load(mean);
+        let [sum, squares] = lanes2(values, values, |x, _| (x - center, (x - center) * (x - center)));
+        // What rounding the center left over.
+        let shift = sum.wide() / count as f64;
+        Moments::new(count, center.wide() + shift, squares.wide() - sum.wide() * shift)
+    }
+}
+
+/// The sums of `f(a[i], b[i])` in double precision, for two results of `f`.
+pub(super) fn sums<T: Real>(a: &[T], b: &[T], center: T::Acc) -> [f64; 2] {
+    let blocks = a.chunks(BLOCK).zip(b.chunks(BLOCK));
+    blocks
+        .map(|(a, b)| centered_products(a, b, center))
+        .fold([0.0; 2], |sums, block| [sums[0] + block[0].wide(), sums[1] + block[1].wide()])
+}
+
+crate::simd::per_isa! {
+    /// The sums of `a` and of `a (b - center)`.
+    fn centered_products<T: Real>(a: &[T], b: &[T], center: T::Acc) -> [T::Acc; 2] {
+        lanes2(a, b, |a, b| (a, a * (b - center)))
+    }
+}
+
+crate::simd::per_isa! {
+    /// The sum of `a b`.
+    fn block_dot<T: Real>(a: &[T], b: &[T]) -> T::Acc {
+        lanes(a, b, |a, b| a * b)
+    }
+}
+
+/// The sum of `a[i] b[i]`.
+pub(super) fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
+    a.chunks(BLOCK).zip(b.chunks(BLOCK)).map(|(a, b)| block_dot(a, b).wide()).sum()
+}
+
+#[inline(always)]
+fn lanes<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::Acc {
+    let mut sums = [T::Acc::zero(); LANES];
+    let full = a.len() / LANES * LANES;
+    for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
+        for i in 0..LANES {
+            sums[i] += f(T::Acc::load(a[i]), T::Acc::load(b[i]));
+        }
+    }
+    for (sum, (a, b)) in sums.iter_mut().zip(a[full..].iter().zip(&b[full..])) {
+        *sum += f(T::Acc::load(*a), T::Acc::load(*b));
+    }
+    tree(sums)
+}
+
+#[inline(always)]
+fn lanes2<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::Acc, T::Acc)) -> [T::Acc; 2] {
+    let (mut first, mut second) = ([T::Acc::zero(); LANES], [T::Acc::zero(); LANES]);
+    let full = a.len() / LANES * LANES;
+    for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
+        for i in 0..LANES {
+            let (x, y) = f(T::Acc::load(a[i]), T::Acc::load(b[i]));
+            first[i] += x;
+            second[i] += y;
+        }
+    }
+    for (i, (a, b)) in a[full..].iter().zip(&b[full..]).enumerate() {
+        let (x, y) = f(T::Acc::load(*a), T::Acc::load(*b));
+        first[i] += x;
+        second[i] += y;
+    }
+    [tree(first), tree(second)]
+}
+
+#[inline(always)]
+fn tree<A: Float>(mut lanes: [A; LANES]) -> A {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] = lanes[i] + lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}

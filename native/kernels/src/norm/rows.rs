@@ -1,0 +1,244 @@
+//! Normalisation of each row by its own mean and variance: layer normalisation (Ba, Kiros and Hinton, 2016), group
+//! normalisation (Wu and He, 2018) and instance normalisation (Ulyanov, Vedaldi and Lempitsky, 2016).
+//!
+//! A row is all elements that share a mean. For MXNet's `LayerNorm` the rows run along the axis; for `GroupNorm` and
+//! `InstanceNorm` a row is a group of channels, or one channel, of one image.
+
+use super::moments::{Moments, dot, sums};
+use super::{CHUNK, NormShape};
+use crate::float::{Accum, Real};
+use crate::par::{parallel_rows, parallel_rows2, with_scratch};
+use num_traits::{Float, One, Zero};
+
+/// Rows whose shares in the gradients of the parameters are added up together.
+const ROWS: usize = 32;
+
+/// The factors and summands that are applied after normalisation.
+#[derive(Clone, Copy, Debug)]
+pub enum Affine<'a, A> {
+    /// One of each for every element of a row (`LayerNorm`): gamma and beta.
+    PerElement(&'a [A], &'a [A]),
+    /// One of each for a row, repeating from row to row (`GroupNorm`: one for a group, `InstanceNorm`: one for a
+    /// channel): gamma and beta.
+    PerRow(&'a [A], &'a [A]),
+}
+
+impl<A: Accum> Affine<'_, A> {
+    fn check(&self, shape: NormShape) {
+        let (gamma, beta, fits) = match self {
+            Affine::PerElement(gamma, beta) => (gamma, beta, gamma.len() == shape.axis),
+            Affine::PerRow(gamma, beta) => {
+                let rows = shape.outer * shape.inner;
+                (gamma, beta, rows == 0 || (!gamma.is_empty() && rows.is_multiple_of(gamma.len())))
+            }
+        };
+        assert!(
+            fits && gamma.len() == beta.len(),
+            "{} factors and {} summands for rows of {shape:?}",
+            gamma.len(),
+            beta.len()
+        );
+    }
+}
+
+/// Normalises the rows of `x`, which run along the axis of `shape`, into `y`, and stores the mean and the deviation
+/// `sqrt(variance + eps)` of each of the `outer` x `inner` rows.
+///
+/// # Panics
+/// When the lengths do not fit the shape.
+pub fn row_norm_forward<T: Real>(
+    shape: NormShape,
+    affine: Affine<'_, T::Acc>,
+    eps: f64,
+    x: &[T],
+    y: &mut [T],
+    mean: &mut [T::Acc],
+    deviation: &mut [T::Acc],
+) {
+    let NormShape { outer, axis, inner } = shape;
+    shape.check(&[x.len(), y.len()]);
+    affine.check(shape);
+    assert_eq!([mean.len(), deviation.len()], [outer * inner; 2], "statistics for the rows of {shape:?}");
+    if inner > 1 {
+        let rows = NormShape { outer: outer * inner, axis, inner: 1 };
+        return with_scratch(2 * x.len(), |buffer: &mut [T]| {
+            let (x_rows, y_rows) = buffer.split_at_mut(x.len());
+            transpose(shape, x, x_rows);
+            row_norm_forward(rows, affine, eps, x_rows, y_rows, mean, deviation);
+            transpose(NormShape { outer, axis: inner, inner: axis }, y_rows, y);
+        });
+    }
+    let (axis, grain) = (axis.max(1), CHUNK.div_ceil(axis.max(1)));
+    parallel_rows2((mean, 1), (deviation, 1), grain, |i, mean, deviation| {
+        let moments = Moments::of(&x[(i * axis).min(x.len())..((i + 1) * axis).min(x.len())]);
+        mean[0] = T::Acc::load(moments.mean);
+        deviation[0] = T::Acc::load((moments.variance() + eps).sqrt());
+    });
+    parallel_rows(y, axis, grain, |i, y| {
+        normalise(affine, i, mean[i], deviation[i].recip(), &x[i * axis..(i + 1) * axis], y);
+    });
+}
+
+/// Exchanges the last two of the three dimensions.
+fn transpose<T: Real>(shape: NormShape, from: &[T], to: &mut [T]) {
+    let NormShape { axis, inner, .. } = shape;
+    parallel_rows(to, axis.max(1), CHUNK.div_ceil(axis.max(1)), |i, to| {
+        let start = i / inner * axis * inner + i % inner;
+        to.iter_mut().zip(from[start..].iter().step_by(inner)).for_each(|(to, from)| *to = *from);
+    });
+}
+
+crate::simd::per_isa! {
+    fn normalise<T: Real>(affine: Affine<'_, T::Acc>, i: usize, mean: T::Acc, inverse: T::Acc, x: &[T], y: &mut [T]) {
+        match affine {
+            Affine::PerElement(gamma, beta) => {
+                for ((y, x), (gamma, beta)) in y.iter_mut().zip(x).zip(gamma.iter().zip(beta)) {
+                    *y = ((T::Acc::load(*x) - mean) * inverse * *gamma + *beta).store();
+                }
+            }
+            Affine::PerRow(gamma, beta) => {
+                let (scale, shift) = (gamma[i % gamma.len()] * inverse, beta[i % gamma.len()]);
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = ((T::Acc::load(*x) - mean) * scale + shift).store();
+                }
+            }
+        }
+    }
+}
+
+/// Where [`row_norm_backward`] writes.
+#[derive(Debug)]
+pub struct RowNormGrads<'a, T: Real> {
+    /// The gradient of `x`.
+    pub x: &'a mut [T],
+    /// The gradient of gamma.
+    pub gamma: &'a mut [T::Acc],
+    /// The gradient of beta.
+    pub beta: &'a mut [T::Acc],
+}
+
+/// The gradients of [`row_norm_forward`] from that of its result, `y_grad`, and the statistics that it stored.
+///
+/// # Panics
+/// When the lengths do not fit the shape.
+pub fn row_norm_backward<T: Real>(
+    shape: NormShape,
+    affine: Affine<'_, T::Acc>,
+    (mean, deviation): (&[T::Acc], &[T::Acc]),
+    x: &[T],
+    y_grad: &[T],
+    grads: RowNormGrads<'_, T>,
+) {
+    let NormShape { outer, axis, inner } = shape;
+    shape.check(&[x.len(), y_grad.len(), grads.x.len()]);
+    affine.check(shape);
+    let (Affine::PerElement(gamma, _) | Affine::PerRow(gamma, _)) = affine;
+    assert_eq!([mean.len(), deviation.len()], [outer * inner; 2], "statistics for the rows of {shape:?}");
+    assert_eq!([grads.gamma.len(), grads.beta.len()], [gamma.len(); 2], "gradients of the parameters");
+    if inner > 1 {
+        let rows = NormShape { outer: outer * inner, axis, inner: 1 };
+        return with_scratch(3 * x.len(), |buffer: &mut [T]| {
+            let (x_rows, buffer) = buffer.split_at_mut(x.len());
+            let (y_grad_rows, x_grad_rows) = buffer.split_at_mut(x.len());
+            transpose(shape, x, x_rows);
+            transpose(shape, y_grad, y_grad_rows);
+            let RowNormGrads { x: x_grad, gamma, beta } = grads;
+            let grads = RowNormGrads { x: &mut *x_grad_rows, gamma, beta };
+            row_norm_backward(rows, affine, (mean, deviation), x_rows, y_grad_rows, grads);
+            transpose(NormShape { outer, axis: inner, inner: axis }, x_grad_rows, x_grad);
+        });
+    }
+    grads.gamma.fill(T::Acc::zero());
+    grads.beta.fill(T::Acc::zero());
+    if shape.is_empty() {
+        return;
+    }
+    // The gradients of the parameters are summed by chunks of rows, and then over the chunks in their order.
+    let (chunk, values) = match affine {
+        Affine::PerElement(..) => (ROWS, axis),
+        Affine::PerRow(..) => (1, 1),
+    };
+    let grain = (CHUNK / (chunk * axis)).max(1);
+    with_scratch(2 * values * outer.div_ceil(chunk), |partial: &mut [T::Acc]| {
+        parallel_rows2((grads.x, chunk * axis), (&mut *partial, 2 * values), grain, |i, x_grad, partial| {
+            let rows = i * chunk * axis..i * chunk * axis + x_grad.len();
+            let (gamma_grad, beta_grad) = partial.split_at_mut(values);
+            gamma_grad.fill(T::Acc::zero());
+            beta_grad.fill(T::Acc::zero());
+            with_scratch(2 * axis, |buffer: &mut [T::Acc]| {
+                let (h, normal) = buffer.split_at_mut(axis);
+                let from = x[rows.clone()].chunks_exact(axis).zip(y_grad[rows].chunks_exact(axis));
+                for (r, (x_grad, (x, y_grad))) in x_grad.chunks_exact_mut(axis).zip(from).enumerate() {
+                    let row = i * chunk + r;
+                    let inverse = deviation[row].recip();
+                    let gamma = match affine {
+                        Affine::PerElement(gamma, _) => {
+                            weigh_elements(gamma, (mean[row], inverse), x, y_grad, h, normal, gamma_grad, beta_grad);
+                            T::Acc::one()
+                        }
+                        Affine::PerRow(gamma, _) => {
+                            widen((mean[row], inverse), x, y_grad, h, normal);
+                            gamma[row % gamma.len()]
+                        }
+                    };
+                    let ([sum, _], product) = (sums(h, h, T::Acc::zero()), dot(h, normal));
+                    if let Affine::PerRow(..) = affine {
+                        (gamma_grad[0], beta_grad[0]) = (T::Acc::load(product), T::Acc::load(sum));
+                    }
+                    let means = [sum, product].map(|total| T::Acc::load(total / axis as f64));
+                    project(inverse * gamma, means, h, normal, x_grad);
+                }
+            });
+        });
+        for (i, partial) in partial.chunks_exact(2 * values).enumerate() {
+            let (gamma_part, beta_part) = partial.split_at(values);
+            let at = if matches!(affine, Affine::PerRow(..)) { i % grads.gamma.len() } else { 0 };
+            grads.gamma[at..].iter_mut().zip(gamma_part).for_each(|(sum, part)| *sum += *part);
+            grads.beta[at..].iter_mut().zip(beta_part).for_each(|(sum, part)| *sum += *part);
+        }
+    });
+}
+
+crate::simd::per_isa! {
+    /// Stores the normalised elements of a row and its gradient in the precision of the computation.
+    fn widen<T: Real>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], h: &mut [T::Acc], normal: &mut [T::Acc]) {
+        for ((h, normal), (x, y_grad)) in h.iter_mut().zip(normal).zip(x.iter().zip(y_grad)) {
+            *normal = (T::Acc::load(*x) - stats.0) * stats.1;
+            *h = T::Acc::load(*y_grad);
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// The same with the gradient times gamma, and adds to the gradients of the parameters.
+    fn weigh_elements<T: Real>(
+        gamma: &[T::Acc],
+        stats: (T::Acc, T::Acc),
+        x: &[T],
+        y_grad: &[T],
+        h: &mut [T::Acc],
+        normal: &mut [T::Acc],
+        gamma_grad: &mut [T::Acc],
+        beta_grad: &mut [T::Acc],
+    ) {
+        let len = gamma.len();
+        let (x, y_grad, h, normal) = (&x[..len], &y_grad[..len], &mut h[..len], &mut normal[..len]);
+        let (gamma_grad, beta_grad) = (&mut gamma_grad[..len], &mut beta_grad[..len]);
+        for i in 0..len {
+            let grad = T::Acc::load(y_grad[i]);
+            normal[i] = (T::Acc::load(x[i]) - stats.0) * stats.1;
+            h[i] = grad * gamma[i];
+            gamma_grad[i] += grad * normal[i];
+            beta_grad[i] += grad;
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// Takes out of `h` its components along the constant row and along the normalised one, and scales.
+    fn project<T: Real>(scale: T::Acc, means: [T::Acc; 2], h: &[T::Acc], normal: &[T::Acc], x_grad: &mut [T]) {
+        for (x_grad, (h, normal)) in x_grad.iter_mut().zip(h.iter().zip(normal)) {
+            *x_grad = ((*h - means[0] - *normal * means[1]) * scale).store();
+        }
+    }
+}
