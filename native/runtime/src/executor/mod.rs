@@ -1,0 +1,142 @@
+//! Executors: a graph bound to arrays, compiled once into a flat plan that runs without allocating.
+
+mod bind;
+mod place;
+mod plan;
+
+use std::sync::Arc;
+
+use ferromx_core::context::Context;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Req;
+use parking_lot::Mutex;
+
+pub use bind::{Bound, simple_bind};
+use plan::Plan;
+
+use crate::symbol::Symbol;
+
+/// Called with the name and a copy of every visible output of every operator that ran; with inputs too if so asked.
+pub type Monitor = Arc<dyn Fn(&str, NDArray) + Send + Sync>;
+
+/// A symbol bound to its arguments, gradients and auxiliary states.
+pub struct Executor {
+    symbol: Symbol,
+    context: Context,
+    args: Vec<NDArray>,
+    grads: Vec<Option<NDArray>>,
+    reqs: Vec<Req>,
+    aux: Vec<NDArray>,
+    outputs: Vec<NDArray>,
+    head_grads: Vec<Option<NDArray>>,
+    plan: Mutex<Plan>,
+    monitor: Mutex<Option<(Monitor, bool)>>,
+}
+
+impl Executor {
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Those of the operators, with operator and node name.
+    pub fn forward(&self, is_train: bool) -> Result<()> {
+        let monitor = self.monitor.lock().clone();
+        self.plan.lock().forward(is_train, monitor.as_ref())
+    }
+
+    /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,
+    /// in the order of the outputs; losses ignore theirs.
+    ///
+    /// # Errors
+    /// A missing or misshapen head gradient, an executor bound without gradients, those of the operators.
+    pub fn backward(&self, head_grads: &[NDArray], is_train: bool) -> Result<()> {
+        ensure!(
+            self.reqs.iter().any(|r| *r != Req::Null),
+            "backward was called on an executor that was bound without gradients: bind with grad_req write or add"
+        );
+        ensure!(
+            head_grads.is_empty() || head_grads.len() == self.outputs.len(),
+            "{} head gradients were given for {} outputs",
+            head_grads.len(),
+            self.outputs.len()
+        );
+        for (i, slot) in self.head_grads.iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            let Some(given) = head_grads.get(i) else {
+                return Err(Error::Value(format!(
+                    "output {i} ({}) is no loss, so backward needs its gradient: pass one array per output, \
+                     or end the network with a loss such as SoftmaxOutput or MakeLoss",
+                    self.symbol.list_outputs()[i]
+                )));
+            };
+            ensure!(
+                given.shape() == slot.shape() && given.dtype() == slot.dtype(),
+                "the head gradient of output {i} is {} {}, but the output is {} {}",
+                given.shape(),
+                given.dtype(),
+                slot.shape(),
+                slot.dtype()
+            );
+            slot.copy_from(given)?;
+        }
+        let monitor = self.monitor.lock().clone();
+        self.plan.lock().backward(is_train, monitor.as_ref())
+    }
+
+    /// The output arrays. They are overwritten by the next forward pass and stay valid when the executor is gone.
+    pub fn outputs(&self) -> &[NDArray] {
+        &self.outputs
+    }
+
+    /// The arguments in the order of [`Symbol::list_arguments`].
+    pub fn args(&self) -> &[NDArray] {
+        &self.args
+    }
+
+    /// The gradients in the order of the arguments; `None` where none was requested.
+    pub fn grads(&self) -> &[Option<NDArray>] {
+        &self.grads
+    }
+
+    /// The auxiliary states in the order of [`Symbol::list_auxiliary_states`].
+    pub fn aux(&self) -> &[NDArray] {
+        &self.aux
+    }
+
+    /// The symbol that is bound.
+    pub fn symbol(&self) -> &Symbol {
+        &self.symbol
+    }
+
+    /// The device.
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Installs a monitor, or removes it. While there is one, operators run one by one.
+    pub fn set_monitor(&self, monitor: Option<Monitor>, inputs_too: bool) {
+        *self.monitor.lock() = monitor.map(|m| (m, inputs_too));
+    }
+
+    /// An executor of the same symbol for other input shapes. Arrays whose shape stays are shared, others are views of the old
+    /// memory where it suffices, and new where `allow_up_sizing` permits.
+    ///
+    /// # Errors
+    /// A shape changes that was not given and `partial_shaping` is false; a larger array is needed and `allow_up_sizing` is false.
+    pub fn reshape(
+        &self,
+        partial_shaping: bool,
+        allow_up_sizing: bool,
+        shapes: &[(String, Shape)],
+    ) -> Result<Executor> {
+        bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
+    }
+
+    /// A listing of the plan: operators in order of execution and memory.
+    pub fn debug_string(&self) -> String {
+        let plan = self.plan.lock();
+        format!("{}{}", self.symbol.debug_string(), plan.describe())
+    }
+}

@@ -1,0 +1,168 @@
+//! The graph as the passes see it: nodes in a vector, inputs before their users, forward and gradient operators alike.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Entry, GradGraph};
+use ferromx_core::op::{Cache, OpDef};
+use ferromx_core::params::{Attrs, Params};
+use ferromx_ops::registry;
+
+use crate::symbol::{Node, OpCall, Symbol, topological};
+
+/// What a node of a [`Graph`] does.
+#[derive(Clone)]
+pub enum Action {
+    /// A value from outside.
+    Variable,
+    /// An operator.
+    Forward(OpCall),
+    /// The gradient kernel of the forward node `of`; its outputs are the gradients of that node's inputs.
+    Backward {
+        /// The forward node.
+        of: u32,
+        /// Its operator.
+        op: OpCall,
+        /// The kernel and what it reads.
+        backward: Backward,
+    },
+}
+
+/// A node of a [`Graph`].
+#[derive(Clone)]
+pub struct GraphNode {
+    /// Name for messages and monitors.
+    pub name: String,
+    /// What it does.
+    pub action: Action,
+    /// Its inputs.
+    pub inputs: Vec<Entry>,
+    /// Number of outputs.
+    pub num_outputs: usize,
+    /// Attributes as text.
+    pub attrs: Arc<Attrs>,
+    /// What the node keeps between runs.
+    pub cache: Arc<Cache>,
+}
+
+impl GraphNode {
+    /// The operator, if the node is one.
+    pub fn op(&self) -> Option<&OpCall> {
+        match &self.action {
+            Action::Variable => None,
+            Action::Forward(op) | Action::Backward { op, .. } => Some(op),
+        }
+    }
+
+    /// Number of visible outputs of a forward node.
+    pub fn num_visible(&self) -> usize {
+        match &self.action {
+            Action::Forward(op) => op.def.num_visible(&op.params),
+            _ => self.num_outputs,
+        }
+    }
+}
+
+/// Nodes in topological order.
+#[derive(Clone, Default)]
+pub struct Graph {
+    /// The nodes.
+    pub nodes: Vec<GraphNode>,
+}
+
+/// Output `index` of node `node`.
+pub fn entry(node: usize, index: usize) -> Entry {
+    Entry { node: node as u32, index: index as u32 }
+}
+
+impl Graph {
+    /// The graph of a symbol, and the entries of its outputs. Nodes keep the symbol's topological order.
+    pub fn from_symbol(symbol: &Symbol) -> (Graph, Vec<Entry>) {
+        let nodes = topological(symbol.entries());
+        let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
+        let find = |e: &crate::symbol::NodeEntry| entry(id[&Arc::as_ptr(&e.node)], e.index as usize);
+        let mut graph = Graph::default();
+        for node in &nodes {
+            let inputs = node.inputs.iter().map(find).collect();
+            let attrs = node.attrs.read().clone();
+            match &node.op {
+                None => graph.variable(&node.name, attrs),
+                Some(op) => graph.push(&node.name, Action::Forward(op.clone()), inputs, attrs),
+            };
+        }
+        (graph, symbol.entries().iter().map(find).collect())
+    }
+
+    /// Adds a value from outside.
+    pub fn variable(&mut self, name: &str, attrs: Attrs) -> Entry {
+        self.push(name, Action::Variable, Vec::new(), attrs)
+    }
+
+    /// Adds a node and returns its first output.
+    pub fn push(&mut self, name: &str, action: Action, inputs: Vec<Entry>, attrs: Attrs) -> Entry {
+        let num_outputs = match &action {
+            Action::Variable => 1,
+            Action::Forward(op) => op.def.num_outputs(&op.params),
+            Action::Backward { of, op, .. } => self.nodes[*of as usize].inputs.len() - op.def.mutates.len(),
+        };
+        self.nodes.push(GraphNode {
+            name: name.into(),
+            action,
+            inputs,
+            num_outputs,
+            attrs: Arc::new(attrs),
+            cache: Arc::default(),
+        });
+        entry(self.nodes.len() - 1, 0)
+    }
+
+    /// The node that an entry belongs to.
+    pub fn node(&self, e: Entry) -> &GraphNode {
+        &self.nodes[e.node as usize]
+    }
+
+    /// Which nodes the entries depend on.
+    pub fn needed_for(&self, targets: impl IntoIterator<Item = Entry>) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        for e in targets {
+            needed[e.node as usize] = true;
+        }
+        for i in (0..self.nodes.len()).rev() {
+            if needed[i] {
+                self.nodes[i].inputs.iter().for_each(|e| needed[e.node as usize] = true);
+            }
+        }
+        needed
+    }
+}
+
+/// Parses an operator call by name.
+pub fn op_call(name: &str, attrs: &Attrs) -> Result<OpCall> {
+    let (name, def): (_, &'static OpDef) = registry::find(name)?;
+    let params: Params = def.parse(attrs)?;
+    Ok(OpCall { name, def, params })
+}
+
+/// Adds the operators of composed gradients, named after the node whose gradient it is.
+pub struct Builder<'g> {
+    /// The graph that grows.
+    pub graph: &'g mut Graph,
+    /// Prefix of the new nodes' names.
+    pub prefix: String,
+}
+
+impl GradGraph for Builder<'_> {
+    fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>> {
+        let mut attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let (_, def) = registry::find(op)?;
+        let count = def.key_var_num_args();
+        if !count.is_empty() {
+            attrs.insert(count.into(), inputs.len().to_string());
+        }
+        let name = format!("{}_{op}", self.prefix);
+        let first = self.graph.push(&name, Action::Forward(op_call(op, &attrs)?), inputs.to_vec(), attrs);
+        let n = self.graph.node(first).num_outputs;
+        Ok((0..n).map(|i| entry(first.node as usize, i)).collect())
+    }
+}

@@ -1,0 +1,171 @@
+//! The gradient pass: reverse-mode differentiation as a transformation of the graph. It serves executors and the tape.
+
+use std::collections::HashMap;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
+use ferromx_core::params::Attrs;
+
+use crate::graph::{Action, Builder, Graph, entry};
+use crate::symbol::OpCall;
+
+/// What to differentiate.
+pub struct Request<'a> {
+    /// The outputs.
+    pub ys: &'a [Entry],
+    /// The gradient that flows into each of them.
+    pub head_grads: &'a [Entry],
+    /// What the gradient is asked for.
+    pub xs: &'a [Entry],
+    /// Whether the result will be differentiated again, so that composed gradients are preferred to kernels.
+    pub again: bool,
+}
+
+/// Extends the graph by the gradients of `ys` with respect to `xs`; `None` where an x does not influence any y.
+///
+/// # Errors
+/// An operator on the way that is not differentiable, by operator and node name.
+pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<Entry>>> {
+    let forward_nodes = graph.nodes.len();
+    let on_path = influenced_by(graph, request.xs);
+    let mut flows: HashMap<Entry, Vec<Entry>> = HashMap::new();
+    for (y, g) in request.ys.iter().zip(request.head_grads) {
+        flows.entry(*y).or_default().push(*g);
+    }
+    let needed = graph.needed_for(request.ys.iter().copied());
+    let mut result: HashMap<Entry, Option<Entry>> = HashMap::new();
+    for i in (0..forward_nodes).rev() {
+        if !needed[i] || !on_path[i] {
+            continue;
+        }
+        let mut ograds = Vec::new();
+        for k in 0..graph.nodes[i].num_outputs {
+            let contributions = flows.remove(&entry(i, k)).unwrap_or_default();
+            let sum = add_up(graph, i, contributions)?;
+            if request.xs.contains(&entry(i, k)) {
+                result.insert(entry(i, k), sum);
+            }
+            ograds.push(sum);
+        }
+        let node = &graph.nodes[i];
+        let op = match &node.action {
+            Action::Variable => continue,
+            Action::Forward(op) => op.clone(),
+            Action::Backward { op, .. } => {
+                return Err(
+                    Error::NotDifferentiable(format!("{} (a second time)", op.name)).in_operator(op.name, &node.name)
+                );
+            }
+        };
+        if !node.inputs.iter().any(|e| on_path[e.node as usize])
+            || (ograds.iter().all(Option::is_none) && !is_loss(&op))
+        {
+            continue;
+        }
+        let inputs = node.inputs.clone();
+        let name = node.name.clone();
+        let igrads = node_gradient(graph, i, &op, ograds, request.again).map_err(|e| e.in_operator(op.name, &name))?;
+        for (e, g) in inputs.into_iter().zip(igrads) {
+            if let (Some(g), true) = (g, on_path[e.node as usize]) {
+                flows.entry(e).or_default().push(g);
+            }
+        }
+    }
+    Ok(request.xs.iter().map(|x| result.get(x).copied().flatten()).collect())
+}
+
+/// Whether the operator makes its own gradient and reads none from above.
+pub fn is_loss(op: &OpCall) -> bool {
+    matches!(&op.def.grad, Grad::Kernel(b, _) if matches!(b.ograds, ferromx_core::op::Deps::None))
+}
+
+/// Which nodes depend on one of `xs`.
+fn influenced_by(graph: &Graph, xs: &[Entry]) -> Vec<bool> {
+    let mut on_path = vec![false; graph.nodes.len()];
+    for x in xs {
+        on_path[x.node as usize] = true;
+    }
+    for i in 0..graph.nodes.len() {
+        on_path[i] = on_path[i] || graph.nodes[i].inputs.iter().any(|e| on_path[e.node as usize]);
+    }
+    on_path
+}
+
+/// The sum of the gradients that flow into an entry from its users.
+fn add_up(graph: &mut Graph, node: usize, mut contributions: Vec<Entry>) -> Result<Option<Entry>> {
+    if contributions.len() <= 1 {
+        return Ok(contributions.pop());
+    }
+    let prefix = format!("{}_grad", graph.nodes[node].name);
+    let mut builder = Builder { graph, prefix };
+    use ferromx_core::grad::GradGraph;
+    builder.apply1("add_n", &contributions, &[]).map(Some)
+}
+
+/// Adds the gradient of one node; one item per input.
+fn node_gradient(
+    graph: &mut Graph,
+    i: usize,
+    op: &OpCall,
+    ograds: Vec<Option<Entry>>,
+    again: bool,
+) -> Result<Vec<Option<Entry>>> {
+    let n = graph.nodes[i].inputs.len();
+    match op.def.grad {
+        Grad::None => Err(Error::NotDifferentiable(op.name.into())),
+        Grad::Zero => Ok(vec![None; n]),
+        Grad::Compose(compose) => composed(graph, i, op, &ograds, compose),
+        Grad::Kernel(_, Some(compose)) if again => composed(graph, i, op, &ograds, compose),
+        Grad::Kernel(backward, _) => {
+            let node = &graph.nodes[i];
+            let (inputs, visible, outputs) = (node.inputs.clone(), node.num_visible(), node.num_outputs);
+            let mut read = Vec::new();
+            for k in backward.ograds.indices(visible) {
+                read.push(or_zeros(graph, entry(i, k), ograds[k])?);
+            }
+            read.extend(backward.inputs.indices(n).map(|k| inputs[k]));
+            read.extend(backward.outputs.indices(outputs).map(|k| entry(i, k)));
+            let name = format!("{}_backward", graph.nodes[i].name);
+            let action = Action::Backward { of: i as u32, op: op.clone(), backward };
+            let first = graph.push(&name, action, read, Attrs::new());
+            let mut next = 0;
+            Ok((0..n)
+                .map(|k| {
+                    if op.def.mutates.contains(&k) {
+                        return None;
+                    }
+                    next += 1;
+                    Some(entry(first.node as usize, next - 1))
+                })
+                .collect())
+        }
+    }
+}
+
+fn or_zeros(graph: &mut Graph, of: Entry, gradient: Option<Entry>) -> Result<Entry> {
+    use ferromx_core::grad::GradGraph;
+    match gradient {
+        Some(g) => Ok(g),
+        None => {
+            let prefix = format!("{}_grad", graph.node(of).name);
+            Builder { graph, prefix }.apply1("zeros_like", &[of], &[])
+        }
+    }
+}
+
+fn composed(
+    graph: &mut Graph,
+    i: usize,
+    op: &OpCall,
+    ograds: &[Option<Entry>],
+    compose: Compose,
+) -> Result<Vec<Option<Entry>>> {
+    let node = graph.nodes[i].clone();
+    let ograds =
+        (0..node.num_visible()).map(|k| or_zeros(graph, entry(i, k), ograds[k])).collect::<Result<Vec<_>>>()?;
+    let attrs: Vec<(&str, &str)> = node.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let outputs: Vec<Entry> = (0..node.num_outputs).map(|k| entry(i, k)).collect();
+    let grad_node =
+        GradNode { params: &op.params, attrs: &attrs, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
+    compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)
+}

@@ -1,0 +1,169 @@
+//! Shape and type inference over a whole graph, in both directions, until nothing changes.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::shape::Shape;
+use smallvec::SmallVec;
+
+use crate::graph::{Action, Graph, GraphNode};
+
+/// One value per output of every node.
+#[derive(Clone)]
+pub struct Entries<T> {
+    start: Vec<usize>,
+    values: Vec<T>,
+}
+
+impl<T: Clone> Entries<T> {
+    /// The same value everywhere.
+    pub fn new(graph: &Graph, value: T) -> Entries<T> {
+        let mut start = Vec::with_capacity(graph.nodes.len() + 1);
+        start.push(0);
+        for node in &graph.nodes {
+            start.push(start[start.len() - 1] + node.num_outputs);
+        }
+        Entries { values: vec![value; start[start.len() - 1]], start }
+    }
+
+    /// The number of the entry.
+    pub fn id(&self, e: ferromx_core::grad::Entry) -> usize {
+        self.start[e.node as usize] + e.index as usize
+    }
+
+    /// The number of values.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The values of all outputs of a node.
+    pub fn of_node(&self, node: usize) -> &[T] {
+        &self.values[self.start[node]..self.start[node + 1]]
+    }
+}
+
+impl<T: Clone> std::ops::Index<ferromx_core::grad::Entry> for Entries<T> {
+    type Output = T;
+    fn index(&self, e: ferromx_core::grad::Entry) -> &T {
+        &self.values[self.id(e)]
+    }
+}
+
+impl<T: Clone> std::ops::IndexMut<ferromx_core::grad::Entry> for Entries<T> {
+    fn index_mut(&mut self, e: ferromx_core::grad::Entry) -> &mut T {
+        let i = self.id(e);
+        &mut self.values[i]
+    }
+}
+
+/// Attribute in which a variable carries its shape.
+const SHAPE_ATTR: &str = "__shape__";
+/// Attribute in which a variable carries its type code.
+const DTYPE_ATTR: &str = "__dtype__";
+
+fn node_error(node: &GraphNode, e: Error) -> Error {
+    e.in_operator(node.op().map_or("null", |op| op.name), &node.name)
+}
+
+/// Sweeps forwards and backwards until `visit` changes nothing more.
+fn fixpoint(graph: &Graph, mut visit: impl FnMut(usize) -> Result<bool>) -> Result<()> {
+    let n = graph.nodes.len();
+    // Each sweep but the last fixes at least one dimension, so this bound is never reached by a terminating rule set.
+    for _ in 0..64 {
+        let mut changed = false;
+        for i in 0..n {
+            changed |= visit(i)?;
+        }
+        if !changed {
+            return Ok(());
+        }
+        let mut changed = false;
+        for i in (0..n).rev() {
+            changed |= visit(i)?;
+        }
+        if !changed {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Completes the shapes that `known` holds; what cannot be inferred stays partly unknown.
+///
+/// # Errors
+/// Shapes that contradict each other; the message names operator, node and argument.
+pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>> {
+    for (i, node) in graph.nodes.iter().enumerate() {
+        if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(SHAPE_ATTR)) {
+            let hint: Shape = text.parse().map_err(|e: String| node_error(node, Error::Value(e)))?;
+            let hint = Shape::from_legacy(hint.dims());
+            let slot = &mut known[crate::graph::entry(i, 0)];
+            if !slot.ndim_is_known() {
+                *slot = hint;
+            }
+        }
+    }
+    fixpoint(graph, |i| {
+        let node = &graph.nodes[i];
+        let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| known[*e].clone()).collect();
+        let mut outs: SmallVec<[Shape; 4]> = known.of_node(i).into();
+        match &node.action {
+            Action::Variable => return Ok(false),
+            Action::Forward(op) => (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
+                .map_err(|e| node_error(node, e))?,
+            Action::Backward { of, op, .. } => {
+                let forward = &graph.nodes[*of as usize].inputs;
+                let inputs = forward.iter().enumerate().filter(|(k, _)| !op.def.mutates.contains(k)).map(|(_, e)| *e);
+                outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e].clone());
+            }
+        }
+        let mut changed = false;
+        for (e, s) in node.inputs.iter().zip(ins) {
+            changed |= std::mem::replace(&mut known[*e], s.clone()) != s;
+        }
+        for (k, s) in outs.into_iter().enumerate() {
+            changed |= std::mem::replace(&mut known[crate::graph::entry(i, k)], s.clone()) != s;
+        }
+        Ok(changed)
+    })?;
+    Ok(known)
+}
+
+/// Completes the element types that `known` holds; see [`shapes`].
+pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entries<Option<DType>>> {
+    for (i, node) in graph.nodes.iter().enumerate() {
+        if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(DTYPE_ATTR)) {
+            let slot = &mut known[crate::graph::entry(i, 0)];
+            *slot = slot.or_else(|| DType::from_code(text.trim().parse().unwrap_or(-1)));
+        }
+    }
+    fixpoint(graph, |i| {
+        let node = &graph.nodes[i];
+        let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| known[*e]).collect();
+        let mut outs: SmallVec<[Option<DType>; 4]> = known.of_node(i).into();
+        match &node.action {
+            Action::Variable => return Ok(false),
+            Action::Forward(op) => (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
+                .map_err(|e| node_error(node, e))?,
+            Action::Backward { of, op, .. } => {
+                let forward = &graph.nodes[*of as usize].inputs;
+                let inputs = forward.iter().enumerate().filter(|(k, _)| !op.def.mutates.contains(k)).map(|(_, e)| *e);
+                outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e]);
+            }
+        }
+        let mut changed = false;
+        for (e, d) in node.inputs.iter().zip(ins) {
+            changed |= std::mem::replace(&mut known[*e], d) != d;
+        }
+        for (k, d) in outs.into_iter().enumerate() {
+            changed |= std::mem::replace(&mut known[crate::graph::entry(i, k)], d) != d;
+        }
+        Ok(changed)
+    })?;
+    Ok(known)
+}

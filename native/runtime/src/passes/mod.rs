@@ -1,0 +1,5 @@
+//! Passes over graphs.
+
+pub mod gradient;
+pub mod infer;
+pub mod plan_memory;

@@ -1,0 +1,87 @@
+//! Seeds and random streams, one state per device.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferromx_core::context::Context;
+use ferromx_core::op::{RandomKey, RandomSource};
+use parking_lot::RwLock;
+
+/// The random state of a device: every call that draws numbers takes the next stream.
+#[derive(Debug, Default)]
+pub struct DeviceRandom {
+    seed: AtomicU64,
+    next: AtomicU64,
+}
+
+impl RandomSource for DeviceRandom {
+    fn next_key(&self) -> RandomKey {
+        RandomKey { seed: self.seed.load(Ordering::Relaxed), stream: self.next.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl DeviceRandom {
+    fn reset(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+        self.next.store(0, Ordering::Relaxed);
+    }
+}
+
+struct States {
+    by_context: HashMap<Context, &'static DeviceRandom>,
+    global_seed: u64,
+}
+
+fn states() -> &'static RwLock<States> {
+    static STATES: OnceLock<RwLock<States>> = OnceLock::new();
+    STATES.get_or_init(|| RwLock::new(States { by_context: HashMap::new(), global_seed: 0 }))
+}
+
+/// Spreads the seed of the whole process over the devices.
+fn device_seed(seed: u64, context: Context) -> u64 {
+    seed ^ (context.device_id as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// The random state of a device. The number of devices is small, so a state once made stays.
+pub fn device(context: Context) -> &'static DeviceRandom {
+    if let Some(state) = states().read().by_context.get(&context) {
+        return state;
+    }
+    let mut all = states().write();
+    let seed = device_seed(all.global_seed, context);
+    all.by_context.entry(context).or_insert_with(|| {
+        let state = DeviceRandom::default();
+        state.reset(seed);
+        Box::leak(Box::new(state))
+    })
+}
+
+/// Seeds every device; the same seed gives the same numbers.
+pub fn seed(seed: u64) {
+    let mut all = states().write();
+    all.global_seed = seed;
+    for (context, state) in &all.by_context {
+        state.reset(device_seed(seed, *context));
+    }
+}
+
+/// Seeds one device.
+pub fn seed_context(seed: u64, context: Context) {
+    device(context).reset(seed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_repeat_streams() {
+        let context = Context::cpu(77);
+        seed_context(5, context);
+        let first = [device(context).next_key(), device(context).next_key()];
+        assert_ne!(first[0], first[1]);
+        seed_context(5, context);
+        assert_eq!(first, [device(context).next_key(), device(context).next_key()]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Inference on symbols, as `Symbol.inferShape` and `inferType` give it.
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Entry;
+use ferromx_core::shape::Shape;
+
+use crate::graph::{Action, Graph, entry};
+use crate::passes::infer::{self, Entries};
+use crate::symbol::Symbol;
+
+/// What is known of arguments, outputs and auxiliary states, each in its listing order.
+pub struct Inferred<T> {
+    /// Arguments.
+    pub args: Vec<T>,
+    /// Outputs.
+    pub outputs: Vec<T>,
+    /// Auxiliary states.
+    pub aux: Vec<T>,
+}
+
+fn infer<T: Clone>(
+    symbol: &Symbol,
+    unknown: T,
+    given: &[(String, T)],
+    run: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
+) -> Result<Inferred<T>> {
+    let (graph, ys) = Graph::from_symbol(symbol);
+    let variables: Vec<(Entry, bool)> = (0..graph.nodes.len())
+        .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
+        .map(|i| entry(i, 0))
+        .zip(symbol.variables().into_iter().map(|(_, aux)| aux))
+        .collect();
+    let by_name: HashMap<&str, Entry> = variables.iter().map(|(e, _)| (graph.node(*e).name.as_str(), *e)).collect();
+    let mut known = Entries::new(&graph, unknown);
+    for (name, value) in given {
+        let e = by_name.get(name.as_str()).ok_or_else(|| {
+            Error::NotFound(format!(
+                "there is no argument '{name}'; the arguments are {}",
+                symbol.list_inputs().join(", ")
+            ))
+        })?;
+        known[*e] = value.clone();
+    }
+    let known = run(&graph, known)?;
+    let of =
+        |wanted: bool| variables.iter().filter(|(_, aux)| *aux == wanted).map(|(e, _)| known[*e].clone()).collect();
+    Ok(Inferred { args: of(false), outputs: ys.iter().map(|y| known[*y].clone()).collect(), aux: of(true) })
+}
+
+/// Completes shapes as far as possible from those given by name.
+///
+/// # Errors
+/// A name that no variable has; shapes that contradict each other.
+pub fn infer_shapes(symbol: &Symbol, given: &[(String, Shape)]) -> Result<Inferred<Shape>> {
+    infer(symbol, Shape::unknown(), given, infer::shapes)
+}
+
+/// Completes element types as far as possible. A type given by name counts; where nothing is given, floats are not assumed.
+///
+/// # Errors
+/// A name that no variable has; types that contradict each other.
+pub fn infer_dtypes(symbol: &Symbol, given: &[(String, DType)]) -> Result<Inferred<Option<DType>>> {
+    let given: Vec<_> = given.iter().map(|(n, d)| (n.clone(), Some(*d))).collect();
+    infer(symbol, None, &given, infer::dtypes)
+}
+
+impl<T> Inferred<T> {
+    /// Whether a predicate holds for everything.
+    pub fn all(&self, f: impl Fn(&T) -> bool) -> bool {
+        self.args.iter().chain(&self.outputs).chain(&self.aux).all(f)
+    }
+}
