@@ -52,38 +52,57 @@ fn mask_f64(lanes: usize) -> __m256i {
 }
 
 macro_rules! tile {
-    ($name:ident, $table:ident, $strided:ident, $t:ty, $lanes:literal, $mask:ident, $zero:ident, $load:ident,
-     $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
-        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
+    ($name:ident, $sums:ident, $table:ident, $strided:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
+     $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
+        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, FULL if the last vector is.
+        #[inline]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+        unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const FULL: bool>(
+            args: &TileArgs<$t>,
+            mask: __m256i,
+        ) -> [[$vec; V]; M] {
             let a_row = if PACKED { 1 } else { args.a_row };
-            let mask = $mask(args.tail);
-            let full = args.tail == $lanes;
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
-            // SAFETY: each step reads M elements of A and the columns of the tile of B; a row of C has these columns; what
-            // the masks leave out is not touched; prefetching may be given any address.
-            unsafe {
-                for i in 0..M {
-                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
-                }
-                for _ in 0..args.depth {
+            for _ in 0..args.depth {
+                // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
+                // not touched.
+                unsafe {
                     let mut y = [$zero(); V];
                     for v in 0..V - 1 {
                         y[v] = $load(b.add($lanes * v));
                     }
                     let last = b.add($lanes * (V - 1));
-                    y[V - 1] = if full { $load(last) } else { $masked_load(last, mask) };
+                    y[V - 1] = if FULL { $load(last) } else { $masked_load(last, mask) };
                     for i in 0..M {
                         let x = $set(*a.add(i * a_row));
                         for v in 0..V {
                             sums[i][v] = $fma(x, y[v], sums[i][v]);
                         }
                     }
-                    a = a.wrapping_add(args.a_step);
-                    b = b.wrapping_add(args.b_step);
                 }
+                a = a.wrapping_add(args.a_step);
+                b = b.wrapping_add(args.b_step);
+            }
+            sums
+        }
+
+        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+            let mask = $mask(args.tail);
+            let full = args.tail == $lanes;
+            // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; what the masks leave out
+            // is not touched; prefetching may be given any address.
+            unsafe {
+                for i in 0..M {
+                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
+                }
+                let sums = if full {
+                    $sums::<M, V, PACKED, true>(args, mask)
+                } else {
+                    $sums::<M, V, PACKED, false>(args, mask)
+                };
                 let alpha = $set(args.alpha);
                 for i in 0..M {
                     for v in 0..V {
@@ -135,9 +154,11 @@ macro_rules! tile {
 
 tile!(
     tile_f32,
+    tile_sums_f32,
     TILES_F32,
     STRIDED_F32,
     f32,
+    __m256,
     8,
     mask_f32,
     _mm256_setzero_ps,
@@ -151,9 +172,11 @@ tile!(
 );
 tile!(
     tile_f64,
+    tile_sums_f64,
     TILES_F64,
     STRIDED_F64,
     f64,
+    __m256d,
     4,
     mask_f64,
     _mm256_setzero_pd,

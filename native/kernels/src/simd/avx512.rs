@@ -34,27 +34,29 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
 const AHEAD: usize = 8;
 
 macro_rules! tile {
-    ($name:ident, $table:ident, $strided:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $load:ident,
-     $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $masked_store:ident) => {
-        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
+    ($name:ident, $sums:ident, $table:ident, $strided:ident, $t:ty, $vec:ty, $mask:ty, $lanes:literal, $zero:ident,
+     $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $masked_store:ident) => {
+        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, FULL if the last vector is.
+        /// A masked load costs as much as a plain one from the first-level cache, but much more from further away.
+        #[inline]
         #[target_feature(enable = "avx512f")]
-        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+        unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const FULL: bool>(
+            args: &TileArgs<$t>,
+            mask: $mask,
+        ) -> [[$vec; V]; M] {
             let a_row = if PACKED { 1 } else { args.a_row };
-            let mask = <$mask>::MAX >> ($lanes - args.tail);
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
-            // SAFETY: each step reads M elements of A and the columns of the tile of B; a row of C has these columns; what
-            // the masks leave out is not touched; prefetching may be given any address.
-            unsafe {
-                for i in 0..M {
-                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
-                }
-                for _ in 0..args.depth {
+            for _ in 0..args.depth {
+                // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
+                // not touched; prefetching may be given any address.
+                unsafe {
                     let mut y = [$zero(); V];
                     for v in 0..V - 1 {
                         y[v] = $load(b.add($lanes * v));
                     }
-                    y[V - 1] = $masked_load(mask, b.add($lanes * (V - 1)));
+                    let last = b.add($lanes * (V - 1));
+                    y[V - 1] = if FULL { $load(last) } else { $masked_load(mask, last) };
                     _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_step * AHEAD).cast());
                     for i in 0..M {
                         let x = $set(*a.add(i * a_row));
@@ -62,9 +64,28 @@ macro_rules! tile {
                             sums[i][v] = $fma(x, y[v], sums[i][v]);
                         }
                     }
-                    a = a.wrapping_add(args.a_step);
-                    b = b.wrapping_add(args.b_step);
                 }
+                a = a.wrapping_add(args.a_step);
+                b = b.wrapping_add(args.b_step);
+            }
+            sums
+        }
+
+        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
+        #[target_feature(enable = "avx512f")]
+        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+            let mask = <$mask>::MAX >> ($lanes - args.tail);
+            // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; what the masks leave out
+            // is not touched.
+            unsafe {
+                for i in 0..M {
+                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
+                }
+                let sums = if args.tail == $lanes {
+                    $sums::<M, V, PACKED, true>(args, mask)
+                } else {
+                    $sums::<M, V, PACKED, false>(args, mask)
+                };
                 let alpha = $set(args.alpha);
                 for i in 0..M {
                     for v in 0..V {
@@ -146,9 +167,11 @@ macro_rules! tile {
 
 tile!(
     tile_f32,
+    tile_sums_f32,
     TILES_F32,
     STRIDED_F32,
     f32,
+    __m512,
     u16,
     16,
     _mm512_setzero_ps,
@@ -161,9 +184,11 @@ tile!(
 );
 tile!(
     tile_f64,
+    tile_sums_f64,
     TILES_F64,
     STRIDED_F64,
     f64,
+    __m512d,
     u8,
     8,
     _mm512_setzero_pd,
@@ -176,7 +201,8 @@ tile!(
 );
 
 macro_rules! dots {
-    ($name:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $masked_load:ident, $fma:ident, $sums:ident) => {
+    ($name:ident, $t:ty, $mask:ty, $lanes:literal, $zero:ident, $load:ident, $masked_load:ident, $fma:ident,
+     $sums:ident) => {
         /// The dot products of M rows with four columns. See `DotFn`.
         #[target_feature(enable = "avx512f")]
         unsafe fn $name<const M: usize>(args: &DotArgs<$t>, out: &mut [[$t; DOT]; DOT]) {
@@ -184,13 +210,26 @@ macro_rules! dots {
             // Columns that do not exist are replaced by the last one.
             let columns: [*const $t; DOT] =
                 std::array::from_fn(|j| args.b.wrapping_add(args.b_col * j.min(args.cols - 1)));
-            for p in (0..args.depth).step_by($lanes) {
-                let mask = <$mask>::MAX >> ($lanes - (args.depth - p).min($lanes));
+            let whole = args.depth / $lanes * $lanes;
+            for p in (0..whole).step_by($lanes) {
+                // SAFETY: these rows and columns have a whole vector of elements from `p` on.
+                unsafe {
+                    let y = columns.map(|column| $load(column.add(p)));
+                    for i in 0..M {
+                        let x = $load(args.a.add(i * args.a_row + p));
+                        for j in 0..DOT {
+                            sums[i][j] = $fma(x, y[j], sums[i][j]);
+                        }
+                    }
+                }
+            }
+            if whole < args.depth {
+                let mask = <$mask>::MAX >> ($lanes - (args.depth - whole));
                 // SAFETY: the mask selects elements of these rows and columns only.
                 unsafe {
-                    let y = columns.map(|column| $masked_load(mask, column.add(p)));
+                    let y = columns.map(|column| $masked_load(mask, column.add(whole)));
                     for i in 0..M {
-                        let x = $masked_load(mask, args.a.add(i * args.a_row + p));
+                        let x = $masked_load(mask, args.a.add(i * args.a_row + whole));
                         for j in 0..DOT {
                             sums[i][j] = $fma(x, y[j], sums[i][j]);
                         }
@@ -203,8 +242,8 @@ macro_rules! dots {
         }
     };
 }
-dots!(dots_f32, f32, u16, 16, _mm512_setzero_ps, _mm512_maskz_loadu_ps, _mm512_fmadd_ps, sums_f32);
-dots!(dots_f64, f64, u8, 8, _mm512_setzero_pd, _mm512_maskz_loadu_pd, _mm512_fmadd_pd, sums_f64);
+dots!(dots_f32, f32, u16, 16, _mm512_setzero_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_fmadd_ps, sums_f32);
+dots!(dots_f64, f64, u8, 8, _mm512_setzero_pd, _mm512_loadu_pd, _mm512_maskz_loadu_pd, _mm512_fmadd_pd, sums_f64);
 
 /// The sum of the elements of each of four vectors.
 #[inline]
@@ -244,14 +283,22 @@ unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usi
             let mut block = [_mm512_setzero_ps(); 16];
             for (i, row) in block.iter_mut().enumerate() {
                 if i < lanes {
-                    // SAFETY: the mask selects elements of this lane only.
-                    *row = unsafe { _mm512_maskz_loadu_ps(mask(steps), src.add((lane + i) * stride + p)) };
+                    let src = src.wrapping_add((lane + i) * stride + p);
+                    // SAFETY: this lane has a whole vector, or the mask selects its elements only.
+                    *row = unsafe {
+                        if steps == 16 { _mm512_loadu_ps(src) } else { _mm512_maskz_loadu_ps(mask(steps), src) }
+                    };
                 }
             }
             let block = transpose_16x16(block);
             for (i, &step) in block.iter().enumerate().take(steps) {
-                // SAFETY: the mask selects lanes of step `p + i` only.
-                unsafe { _mm512_mask_storeu_ps(out.add((p + i) * width + lane), mask(lanes), step) };
+                let out = out.wrapping_add((p + i) * width + lane);
+                // What is written past the only vector of a step is overwritten by the next step.
+                let whole = lane + 16 <= width || (width <= 16 && p + i + 1 < depth && 2 * width >= 16);
+                // SAFETY: the vector lies within this step or the next one, or the mask selects lanes of this step only.
+                unsafe {
+                    if whole { _mm512_storeu_ps(out, step) } else { _mm512_mask_storeu_ps(out, mask(lanes), step) }
+                }
             }
         }
     }
@@ -293,11 +340,15 @@ fn transpose_16x16(rows: [__m512; 16]) -> [__m512; 16] {
 unsafe fn copy_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
     for p in 0..depth {
         for lane in (0..lanes).step_by(16) {
-            let mask = mask(lanes - lane);
-            // SAFETY: the mask selects lanes of step `p` only.
+            let (src, out) = (src.wrapping_add(p * stride + lane), out.wrapping_add(p * width + lane));
+            // SAFETY: a whole vector is there, or the mask selects lanes of step `p` only.
             unsafe {
-                let part = _mm512_maskz_loadu_ps(mask, src.add(p * stride + lane));
-                _mm512_mask_storeu_ps(out.add(p * width + lane), mask, part);
+                if lanes - lane >= 16 {
+                    _mm512_storeu_ps(out, _mm512_loadu_ps(src));
+                } else {
+                    let mask = mask(lanes - lane);
+                    _mm512_mask_storeu_ps(out, mask, _mm512_maskz_loadu_ps(mask, src));
+                }
             }
         }
     }

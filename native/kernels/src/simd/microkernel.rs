@@ -230,7 +230,7 @@ impl<T: Element> MicroKernel<T> {
     }
 
     /// Packs a (rows, depth) matrix into panels of `mr` rows, one after the other, each laid out [depth][mr]. Of the last
-    /// panel, the places of rows that do not exist keep their contents.
+    /// panel, the places of rows that do not exist have no particular value.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_a_len`].
@@ -239,7 +239,7 @@ impl<T: Element> MicroKernel<T> {
     }
 
     /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out [depth][nr]. Of the
-    /// last panel, the places of columns that do not exist keep their contents.
+    /// last panel, the places of columns that do not exist have no particular value.
     ///
     /// # Panics
     /// When `out` is shorter than [`Self::packed_b_len`].
