@@ -2,6 +2,7 @@
 
 pub mod executor;
 pub mod graph;
+pub mod imperative;
 pub mod passes;
 pub mod random;
 pub mod symbol;

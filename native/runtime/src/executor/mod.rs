@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 pub use bind::{Bound, simple_bind};
 use plan::Plan;
+pub(crate) use plan::copy_kernel;
 
 use crate::symbol::Symbol;
 

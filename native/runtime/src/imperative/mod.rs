@@ -1,0 +1,9 @@
+//! Operators on arrays, one call at a time, recorded on a tape where gradients are wanted.
+
+mod invoke;
+mod tape;
+
+pub use invoke::{invoke, run};
+pub use tape::{
+    GradientRequest, Tensor, backward, is_recording, is_training, mark_variables, record, set_recording, set_training,
+};

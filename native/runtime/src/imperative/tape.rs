@@ -1,0 +1,488 @@
+//! The tape: what recorded operators leave behind so that gradients can be computed.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Entry;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::storage::Req;
+use parking_lot::{Mutex, RwLock};
+
+use super::invoke::{Arrays, invoke, run};
+use crate::graph::{Action, Graph, entry};
+use crate::passes::gradient::{Request, gradient};
+use crate::symbol::OpCall;
+
+thread_local! {
+    static RECORDING: Cell<bool> = const { Cell::new(false) };
+    static TRAINING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread records operators.
+pub fn is_recording() -> bool {
+    RECORDING.get()
+}
+
+/// Switches recording on this thread and returns what it was.
+pub fn set_recording(on: bool) -> bool {
+    RECORDING.replace(on)
+}
+
+/// Whether operators on this thread run in training mode.
+pub fn is_training() -> bool {
+    TRAINING.get()
+}
+
+/// Switches training mode on this thread and returns what it was.
+pub fn set_training(on: bool) -> bool {
+    TRAINING.replace(on)
+}
+
+/// Where a variable's gradient goes.
+#[derive(Clone)]
+pub struct GradientRequest {
+    /// The array.
+    pub array: Arc<Tensor>,
+    /// Write, add or nothing.
+    pub req: Req,
+}
+
+/// A recorded operator.
+struct TapeNode {
+    op: OpCall,
+    attrs: Attrs,
+    inputs: Vec<(Option<TapeEntry>, NDArray)>,
+    outputs: Arrays,
+}
+
+impl Drop for TapeNode {
+    /// Takes long chains apart without recursion, so that a long recording does not overflow the stack.
+    fn drop(&mut self) {
+        let mut pending: Vec<TapeEntry> = self.inputs.drain(..).filter_map(|(tape, _)| tape).collect();
+        while let Some(tape) = pending.pop() {
+            if let TapeEntry::Output(node, _) = tape
+                && let Some(mut node) = Arc::into_inner(node)
+            {
+                pending.extend(node.inputs.drain(..).filter_map(|(tape, _)| tape));
+            }
+        }
+    }
+}
+
+/// Where the content of a tensor came from.
+#[derive(Clone)]
+enum TapeEntry {
+    /// A variable that gradients are asked for.
+    Variable(Arc<Leaf>),
+    /// Output of a recorded operator.
+    Output(Arc<TapeNode>, u32),
+}
+
+struct Leaf {
+    gradient: Mutex<GradientRequest>,
+    value: NDArray,
+}
+
+/// An array with its place on the tape; this is what array handles refer to.
+#[derive(Default)]
+pub struct Tensor {
+    data: RwLock<Option<NDArray>>,
+    tape: Mutex<Option<TapeEntry>>,
+    /// Whether the gradient was computed since the flag was last cleared, for trainers that look for stale gradients.
+    fresh_gradient: std::sync::atomic::AtomicBool,
+}
+
+impl Tensor {
+    /// A tensor that holds an array.
+    pub fn new(data: NDArray) -> Tensor {
+        Tensor { data: RwLock::new(Some(data)), ..Tensor::default() }
+    }
+
+    /// The array.
+    ///
+    /// # Errors
+    /// The tensor was created without one and no operator has written it yet.
+    pub fn array(&self) -> Result<NDArray> {
+        self.data
+            .read()
+            .clone()
+            .ok_or_else(|| Error::Value("the array is empty: no operator has written it yet".into()))
+    }
+
+    /// Whether there is an array.
+    pub fn is_empty(&self) -> bool {
+        self.data.read().is_none()
+    }
+
+    /// Replaces the array; what was recorded about the old content is forgotten.
+    pub fn set(&self, data: NDArray) {
+        *self.data.write() = Some(data);
+        *self.tape.lock() = None;
+    }
+
+    /// A tensor on the same memory that is not on the tape.
+    pub fn detach(&self) -> Result<Tensor> {
+        self.array().map(Tensor::new)
+    }
+
+    /// The gradient array of a marked variable.
+    pub fn grad(&self) -> Option<Arc<Tensor>> {
+        match &*self.tape.lock() {
+            Some(TapeEntry::Variable(leaf)) => Some(leaf.gradient.lock().array.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether gradients can flow to this tensor.
+    pub fn is_recorded(&self) -> bool {
+        self.tape.lock().is_some()
+    }
+
+    /// Whether `backward` has written the gradient since the flag was cleared.
+    pub fn fresh_gradient(&self) -> bool {
+        self.fresh_gradient.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Sets the flag of [`Tensor::fresh_gradient`].
+    pub fn set_fresh_gradient(&self, fresh: bool) {
+        self.fresh_gradient.store(fresh, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Marks tensors as variables whose gradients are to be computed.
+///
+/// # Errors
+/// A gradient whose shape is not its variable's.
+pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) -> Result<()> {
+    for (variable, gradient) in variables.iter().zip(gradients) {
+        let (value, grad) = (variable.array()?, gradient.array.array()?);
+        ensure!(
+            value.shape() == grad.shape(),
+            "the gradient has shape {}, but its variable has {}",
+            grad.shape(),
+            value.shape()
+        );
+        let leaf = Leaf { gradient: Mutex::new(gradient.clone()), value };
+        *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
+    }
+    Ok(())
+}
+
+/// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
+///
+/// # Errors
+/// Those of [`invoke`]; writing over a recorded tensor while recording.
+pub fn record(
+    op: &OpCall,
+    attrs: &Attrs,
+    context: Option<ferromx_core::context::Context>,
+    inputs: &[Arc<Tensor>],
+    outputs: &[Arc<Tensor>],
+) -> Result<Vec<Arc<Tensor>>> {
+    let arrays =
+        inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>().map_err(|e| e.in_operator(op.name, op.name))?;
+    let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
+    let given = outputs.iter().map_while(|t| t.array().ok()).collect::<Arrays>();
+    ensure!(
+        !recorded || !outputs.iter().any(|t| t.is_recorded()),
+        "operator {} would overwrite an array that the tape needs: while recording, write results to new arrays",
+        op.name
+    );
+    let results = invoke(op, context, &arrays, &given, is_training())?;
+    let visible = op.def.num_visible(&op.params);
+    let node = recorded.then(|| {
+        let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
+        Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone() })
+    });
+    let mut tensors = Vec::with_capacity(visible);
+    for (k, array) in results.into_iter().take(visible).enumerate() {
+        let tensor = match outputs.get(k) {
+            Some(t) => {
+                if t.is_empty() {
+                    t.set(array);
+                }
+                t.clone()
+            }
+            None => Arc::new(Tensor::new(array)),
+        };
+        if let Some(node) = &node {
+            *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
+        }
+        tensors.push(tensor);
+    }
+    Ok(tensors)
+}
+
+/// The recorded part of the tape as a graph, with the values of its entries.
+#[derive(Default)]
+struct Recorded {
+    graph: Graph,
+    values: HashMap<Entry, NDArray>,
+    nodes: HashMap<*const TapeNode, u32>,
+    leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
+}
+
+impl Recorded {
+    fn leaf(&mut self, leaf: &Arc<Leaf>) -> Entry {
+        if let Some((e, _)) = self.leaves.get(&Arc::as_ptr(leaf)) {
+            return *e;
+        }
+        let e = self.graph.variable("variable", Attrs::new());
+        self.values.insert(e, leaf.value.clone());
+        self.leaves.insert(Arc::as_ptr(leaf), (e, leaf.clone()));
+        e
+    }
+
+    fn constant(&mut self, value: &NDArray) -> Entry {
+        let e = self.graph.variable("constant", Attrs::new());
+        self.values.insert(e, value.clone());
+        e
+    }
+
+    /// The entry of a tape entry, all of whose inputs are there already.
+    fn known(&mut self, tape: &TapeEntry) -> Option<Entry> {
+        match tape {
+            TapeEntry::Variable(leaf) => Some(self.leaf(leaf)),
+            TapeEntry::Output(node, k) => Some(entry(*self.nodes.get(&Arc::as_ptr(node))? as usize, *k as usize)),
+        }
+    }
+
+    /// Adds the operator that made `head`, after those that it depends on.
+    fn add(&mut self, head: &TapeEntry) -> Result<Entry> {
+        let mut stack = vec![head.clone()];
+        while let Some(top) = stack.last() {
+            let TapeEntry::Output(node, _) = top.clone() else {
+                stack.pop();
+                continue;
+            };
+            if self.nodes.contains_key(&Arc::as_ptr(&node)) {
+                stack.pop();
+                continue;
+            }
+            let waiting =
+                |tape: &TapeEntry| matches!(tape, TapeEntry::Output(n, _) if !self.nodes.contains_key(&Arc::as_ptr(n)));
+            let missing: Vec<TapeEntry> = node.inputs.iter().filter_map(|(t, _)| t.clone()).filter(waiting).collect();
+            if !missing.is_empty() {
+                stack.extend(missing);
+                continue;
+            }
+            let mut inputs = Vec::with_capacity(node.inputs.len());
+            for (tape, value) in &node.inputs {
+                let known = tape.as_ref().and_then(|t| self.known(t));
+                inputs.push(known.unwrap_or_else(|| self.constant(value)));
+            }
+            let first = self.graph.push(node.op.name, Action::Forward(node.op.clone()), inputs, node.attrs.clone());
+            for (k, value) in node.outputs.iter().enumerate() {
+                self.values.insert(entry(first.node as usize, k), value.clone());
+            }
+            self.nodes.insert(Arc::as_ptr(&node), first.node);
+            stack.pop();
+        }
+        self.known(head).ok_or_else(|| Error::Internal("a recorded operator is missing".into()))
+    }
+}
+
+/// Computes the gradients of `heads` and puts them into the gradient arrays of the marked variables, or returns those of
+/// `variables` if any are given.
+///
+/// `head_grads` are ones where they are `None`.
+///
+/// # Errors
+/// A head that was not recorded; a variable that does not influence the heads; operators without gradients.
+pub fn backward(
+    heads: &[Arc<Tensor>],
+    head_grads: &[Option<Arc<Tensor>>],
+    variables: &[Arc<Tensor>],
+    create_graph: bool,
+    is_train: bool,
+) -> Result<Vec<Arc<Tensor>>> {
+    let mut recorded = Recorded::default();
+    let mut ys = Vec::new();
+    for (i, head) in heads.iter().enumerate() {
+        let tape = head.tape.lock().clone().ok_or_else(|| {
+            Error::Value(format!(
+                "head {i} is not part of a recorded computation: compute it inside autograd.record() from arrays with attached \
+                 gradients"
+            ))
+        })?;
+        ys.push(recorded.add(&tape)?);
+    }
+    let mut head_entries = Vec::new();
+    for (i, head) in heads.iter().enumerate() {
+        let value = match head_grads.get(i).cloned().flatten() {
+            Some(given) => given.array()?,
+            None => ones_like(&head.array()?)?,
+        };
+        let shape = head.array()?.shape().clone();
+        ensure!(*value.shape() == shape, "head gradient {i} has shape {}, but the head has {shape}", value.shape());
+        head_entries.push(recorded.constant(&value));
+    }
+    let targets: Vec<(Entry, Arc<Leaf>)> = match variables.is_empty() {
+        true => recorded.leaves.values().cloned().collect(),
+        false => variables.iter().map(|v| target_of(&recorded, v)).collect::<Result<_>>()?,
+    };
+    let mut targets = targets;
+    if variables.is_empty() {
+        targets.sort_by_key(|(e, _)| *e);
+    }
+    let xs: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
+    let Recorded { mut graph, values, leaves, .. } = recorded;
+    let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, again: create_graph };
+    let entries = gradient(&mut graph, &request)?;
+    let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
+    tensors.run(entries.iter().flatten().copied(), is_train)?;
+    let mut results = Vec::new();
+    for ((_, leaf), e) in targets.iter().zip(entries) {
+        let value = match e {
+            Some(e) => tensors.take(e)?,
+            None => {
+                Arc::new(Tensor::new(NDArray::zeros(leaf.value.shape(), leaf.value.dtype(), leaf.value.context())?))
+            }
+        };
+        if variables.is_empty() {
+            store(leaf, &value)?;
+        } else {
+            results.push(value);
+        }
+    }
+    Ok(results)
+}
+
+fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<Leaf>)> {
+    match &*variable.tape.lock() {
+        Some(TapeEntry::Variable(leaf)) => recorded.leaves.get(&Arc::as_ptr(leaf)).cloned().ok_or_else(|| {
+            Error::Value("a variable does not influence the heads, so there is no gradient with respect to it".into())
+        }),
+        _ => Err(Error::Value("a gradient was asked for with respect to an array without an attached gradient".into())),
+    }
+}
+
+/// Puts a gradient where its variable asked for it.
+fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
+    let gradient = leaf.gradient.lock();
+    let (target, value) = (gradient.array.array()?, value.array()?);
+    match gradient.req {
+        Req::Null => return Ok(()),
+        Req::Write | Req::Inplace => target.copy_from(&value.reshape(target.shape())?)?,
+        Req::Add => {
+            let add = crate::graph::op_call("_grad_add", &Attrs::new())?;
+            invoke(&add, None, &[target.clone(), value], &[target], false)?;
+        }
+    }
+    gradient.array.set_fresh_gradient(true);
+    Ok(())
+}
+
+fn ones_like(array: &NDArray) -> Result<NDArray> {
+    let op = crate::graph::op_call("ones_like", &Attrs::new())?;
+    let mut out = invoke(&op, None, std::slice::from_ref(array), &[], false)?;
+    out.pop().ok_or_else(|| Error::Internal("ones_like has no output".into()))
+}
+
+/// Runs the gradient part of a graph node by node; recorded again where second-order gradients are wanted.
+struct Evaluator<'g> {
+    graph: &'g Graph,
+    tensors: HashMap<Entry, Arc<Tensor>>,
+    record: bool,
+}
+
+impl<'g> Evaluator<'g> {
+    fn new(
+        graph: &'g Graph,
+        values: HashMap<Entry, NDArray>,
+        leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
+        record: bool,
+    ) -> Evaluator<'g> {
+        let mut tensors: HashMap<Entry, Arc<Tensor>> =
+            values.into_iter().map(|(e, v)| (e, Arc::new(Tensor::new(v)))).collect();
+        if record {
+            for (e, leaf) in leaves.into_values() {
+                if let Some(t) = tensors.get_mut(&e) {
+                    *t.tape.lock() = Some(TapeEntry::Variable(leaf));
+                }
+            }
+        }
+        Evaluator { graph, tensors, record }
+    }
+
+    fn run(&mut self, targets: impl Iterator<Item = Entry>, is_train: bool) -> Result<()> {
+        let needed = self.graph.needed_for(targets);
+        let previous = (set_recording(self.record), set_training(is_train));
+        let result = self.run_needed(&needed, is_train);
+        set_recording(previous.0);
+        set_training(previous.1);
+        result
+    }
+
+    fn run_needed(&mut self, needed: &[bool], is_train: bool) -> Result<()> {
+        for (i, node) in self.graph.nodes.iter().enumerate().filter(|(i, _)| needed[*i]) {
+            // With a record, forward operators run again so that they are on the new tape as well.
+            let done = self.tensors.contains_key(&entry(i, 0));
+            let forward_again = self.record && matches!(node.action, Action::Forward(_)) && done;
+            if matches!(node.action, Action::Variable) || (done && !forward_again) {
+                continue;
+            }
+            let inputs: Vec<Arc<Tensor>> = node.inputs.iter().map(|e| self.take(*e)).collect::<Result<_>>()?;
+            let outputs = match &node.action {
+                Action::Variable => continue,
+                Action::Forward(op) if forward_again => self.replay(i, op, &node.attrs, &inputs)?,
+                Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
+                Action::Backward { of, op, backward } => {
+                    let outs = self.empty_gradients(*of, op)?;
+                    let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>()?;
+                    let context = outs.first().or(arrays.first()).map(NDArray::context).unwrap_or_default();
+                    run(op.name, &op.params, backward.kernel, backward.inplace, &[], &arrays, &outs, is_train, context)
+                        .map_err(|e| e.in_operator(op.name, &node.name))?;
+                    outs.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
+                }
+            };
+            for (k, t) in outputs.into_iter().enumerate() {
+                self.tensors.insert(entry(i, k), t);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts an operator whose outputs are known on the new tape, without computing it a second time.
+    fn replay(&self, i: usize, op: &OpCall, attrs: &Attrs, inputs: &[Arc<Tensor>]) -> Result<Vec<Arc<Tensor>>> {
+        let n = op.def.num_outputs(&op.params);
+        let outputs = (0..n).map(|k| self.take(entry(i, k))?.array()).collect::<Result<Arrays>>()?;
+        let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
+        let inputs: Vec<_> = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
+        if inputs.iter().all(|(tape, _)| tape.is_none()) {
+            return outputs.into_iter().map(|a| Ok(Arc::new(Tensor::new(a)))).collect();
+        }
+        let node = Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: outputs.clone() });
+        Ok(outputs
+            .into_iter()
+            .enumerate()
+            .map(|(k, a)| {
+                let tensor = Tensor::new(a);
+                *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
+                Arc::new(tensor)
+            })
+            .collect())
+    }
+
+    /// Arrays for the gradients of the inputs of a forward node.
+    fn empty_gradients(&self, of: u32, op: &OpCall) -> Result<Arrays> {
+        let inputs = self.graph.nodes[of as usize].inputs.iter().enumerate();
+        inputs
+            .filter(|(k, _)| !op.def.mutates.contains(k))
+            .map(|(_, e)| {
+                let a = self.take(*e)?.array()?;
+                NDArray::empty(a.shape(), a.dtype(), a.context())
+            })
+            .collect()
+    }
+
+    fn take(&self, e: Entry) -> Result<Arc<Tensor>> {
+        self.tensors.get(&e).cloned().ok_or_else(|| {
+            Error::Internal(format!("output {} of {} was not kept on the tape", e.index, self.graph.node(e).name))
+        })
+    }
+}
