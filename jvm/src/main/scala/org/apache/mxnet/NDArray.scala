@@ -10,7 +10,14 @@ import org.apache.mxnet.NativeResource.keepAlive
 import org.apache.mxnet.SparseFormat.SparseFormat
 
 /** Arrays on a device: creation, input and output, and every operator of the engine as a function. */
-object NDArray extends NDArrayFactory with NDArrayFunctions {
+@AddNDArrayFunctions(false)
+object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
+
+  /** The operators with typed parameters. */
+  val api: NDArrayAPI.type = NDArrayAPI
+
+  /** Random arrays. */
+  val random: NDArrayRandomAPI.type = NDArrayRandomAPI
 
   /** A function's result where one array is expected: its first output. */
   implicit def getFirstResult(ret: NDArrayFuncReturn): NDArray = ret.head

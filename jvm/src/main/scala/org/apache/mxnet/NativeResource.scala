@@ -2,6 +2,8 @@ package org.apache.mxnet
 
 import java.lang.ref.{PhantomReference, Reference, ReferenceQueue}
 
+import scala.util.control.NonFatal
+
 import org.apache.mxnet.Base.CPtrAddress
 
 /** An object that owns memory outside the Java heap.
@@ -127,7 +129,7 @@ private[mxnet] object NativeResourceRef {
     try ref.free()
     catch {
       // Nobody is there to catch it, and the next resource must still be freed.
-      case e: MXNetError => System.err.println(s"mxnet: a collected object could not be freed: ${e.getMessage}")
+      case NonFatal(e) => System.err.println(s"mxnet: a collected object could not be freed: ${e.getMessage}")
     }
   }
 

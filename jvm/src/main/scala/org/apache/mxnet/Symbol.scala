@@ -5,7 +5,14 @@ import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 
 /** Symbols: variables, groups, files, and every operator of the engine as a function. */
-object Symbol extends SymbolFunctions {
+@AddSymbolFunctions(false)
+object Symbol extends SymbolBase with SymbolFunctions {
+
+  /** The operators with typed parameters. */
+  val api: SymbolAPI.type = SymbolAPI
+
+  /** Random symbols. */
+  val random: SymbolRandomAPI.type = SymbolRandomAPI
 
   /** A symbol that is an input of a graph: a parameter, or data.
     *
