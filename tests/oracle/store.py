@@ -37,6 +37,11 @@ class Store:
             line["error"] = record["error"]
         self.lines.append(json.dumps(line, separators=(",", ":"), sort_keys=False))
 
+    def line(self, kind, name, fields):
+        """An expectation that is no case of an operator, for a fixture."""
+        record = dict({"id": "%s/%s" % (kind, name), "kind": kind}, **fields)
+        self.lines.append(json.dumps(record, separators=(",", ":")))
+
     def identity(self, family, case):
         """Family, operator and a number that counts the operator's cases, so that ids stay put when others grow."""
         name = getattr(case, "op", None) or case.name
