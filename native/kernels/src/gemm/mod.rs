@@ -4,17 +4,21 @@
 //! is a sum over blocks of the inner dimension whose bounds depend on that dimension alone; its bits do not depend on
 //! the number of threads.
 
+mod batched;
 mod driver;
 mod epilogue;
 mod few_rows;
 mod packed;
+mod reduced;
 #[cfg(test)]
 mod tests;
 
 pub use crate::par::{MatMut, MatRef};
 pub use crate::simd::microkernel::Element;
+pub use batched::gemm_batched;
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use packed::{PackedA, PackedB};
+pub use reduced::{Reduced, gemm_reduced};
 
 use crate::par;
 use crate::simd::microkernel::MicroKernel;

@@ -221,6 +221,75 @@ fn the_number_of_threads_does_not_change_a_bit() {
 }
 
 #[test]
+fn batches() {
+    for (count, m, n, k) in [(0, 2, 3, 4), (1, 5, 7, 9), (9, 4, 6, 33), (70, 33, 20, 15), (3, 170, 170, 170)] {
+        let (a, b, old) = (noise::<f32>(count * m * k, 1), noise::<f32>(k * n, 2), noise::<f32>(count * m * n, 3));
+        let a_of = |i: usize| MatRef::row_major(&a[i * m * k..], k, m).t();
+        let b_of = |_: usize| MatRef::row_major(&b, k, n);
+        for kernel in kernels::<f32>() {
+            let mut c = old.clone();
+            super::batched::batched_with(kernel, -0.5, a_of, b_of, 2.0, &mut c, (m, n));
+            for i in 0..count {
+                let part = i * m * n..(i + 1) * m * n;
+                let expected = reference(-0.5, a_of(i), b_of(i), 2.0, &old[part.clone()], n);
+                check("batch", &c[part], &[], n, n, &expected, k);
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "7 elements are no whole number of 2 x 3 matrices")]
+fn batches_are_whole() {
+    let operand = |rows, cols| move |_: usize| MatRef::row_major(&[0.0f32; 6], rows, cols);
+    let mut c = [0.0; 7];
+    gemm_batched(1.0, operand(2, 2), operand(2, 3), 0.0, &mut c, (2, 3));
+}
+
+fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
+    for (m, n, k) in [(5, 7, 9), (33, 40, 100), (1, 30, 64), (20, 0, 3)] {
+        let narrow = |values: Vec<f32>| values.into_iter().map(|x| H::from(x).expect("a float")).collect::<Vec<H>>();
+        let wide = |values: &[H]| values.iter().map(|x| x.to_f32().expect("a float")).collect::<Vec<f32>>();
+        let (a, b) = (narrow(noise(m * k, 1)), narrow(noise(2 * n * k + 2 * n, 2)));
+        let (old, bias) = (narrow(noise(m * (n + 1), 3)), noise::<f32>(m, 4));
+        let (wide_a, wide_b, wide_old) = (wide(&a), wide(&b), wide(&old));
+        for how in 0..3 {
+            let (b, wide_b) = (layout_of(&b, k, n, how), layout_of(&wide_b, k, n, how));
+            let sums = reference(1.0, MatRef::row_major(&wide_a, m, k), wide_b, 0.5, &wide_old, n + 1);
+            let mut c = old.clone();
+            let epilogue = Epilogue { bias: Bias::PerRow(&bias), ..Epilogue::default() };
+            gemm_reduced(1.0, MatRef::row_major(&a, m, k), b, 0.5, MatMut::new(&mut c, m, n, n + 1), &epilogue);
+            for (i, row) in c.chunks(n + 1).enumerate() {
+                assert!(row[n] == old[i * (n + 1) + n], "an element outside of C was written");
+                for (j, &got) in row[..n].iter().enumerate() {
+                    let want = sums[i * n + j] + value(bias[i]);
+                    assert!(
+                        (value(got) - want).abs() <= unit * want.abs() + 1e-4,
+                        "({i}, {j}): {}, not {want}",
+                        value(got)
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Row-major, column-major, and every other element of rows.
+fn layout_of<T>(data: &[T], rows: usize, cols: usize, how: usize) -> MatRef<'_, T> {
+    match how {
+        0 => MatRef::row_major(data, rows, cols),
+        1 => MatRef::row_major(data, cols, rows).t(),
+        _ => MatRef::new(data, rows, cols, 2 * cols, 2),
+    }
+}
+
+#[test]
+fn sixteen_bit_types() {
+    reduced_type::<half::f16>(2f64.powi(-11));
+    reduced_type::<half::bf16>(2f64.powi(-8));
+}
+
+#[test]
 #[should_panic(expected = "shapes do not fit: (2, 3) times (2, 2) into (2, 2)")]
 fn shapes_are_checked() {
     let x = [0.0f32; 6];

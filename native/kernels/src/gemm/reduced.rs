@@ -1,0 +1,87 @@
+//! Products of 16-bit floating-point numbers, computed in `f32` and rounded once at the end.
+
+use super::{Epilogue, gemm_fused};
+use crate::par::{self, MatMut, MatRef, Plain};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+/// Elements that a parallel task converts.
+const TASK_LEN: usize = 1 << 15;
+
+/// A 16-bit floating-point type: `f16` and `bf16`.
+pub trait Reduced: Plain {
+    /// Writes the values of `from` to `to`, which must be of the same length.
+    fn widen(from: &[Self], to: &mut [f32]);
+    /// Writes the values of `from`, rounded to nearest even, to `to`, which must be of the same length.
+    fn narrow(from: &[f32], to: &mut [Self]);
+}
+
+macro_rules! reduced {
+    ($($t:ty)*) => { $(
+        impl Reduced for $t {
+            fn widen(from: &[Self], to: &mut [f32]) {
+                from.convert_to_f32_slice(to);
+            }
+
+            fn narrow(from: &[f32], to: &mut [Self]) {
+                to.convert_from_f32_slice(from);
+            }
+        }
+    )* };
+}
+reduced!(f16 bf16);
+
+/// C = `alpha` A B + `beta` C, then bias, residual and activation, for 16-bit operands: everything is computed in `f32`,
+/// and each element of C is rounded once. With a `beta` of zero the old contents of C do not matter.
+///
+/// # Panics
+/// When the shapes do not fit.
+pub fn gemm_reduced<H: Reduced>(
+    alpha: f32,
+    a: MatRef<'_, H>,
+    b: MatRef<'_, H>,
+    beta: f32,
+    mut c: MatMut<'_, H>,
+    epilogue: &Epilogue<'_, f32>,
+) {
+    let (m, n) = (c.rows(), c.cols());
+    widened(a, |a| {
+        widened(b, |b| {
+            par::with_scratch(m * n, |wide: &mut [f32]| {
+                if beta != 0.0 {
+                    for (row, wide) in wide.chunks_exact_mut(n.max(1)).enumerate() {
+                        H::widen(c.row_mut(row), wide);
+                    }
+                }
+                gemm_fused(alpha, a, b, beta, MatMut::row_major(wide, m, n), epilogue);
+                let wide = &*wide;
+                par::parallel_blocks(c, TASK_LEN.div_ceil(n.max(1)), n, |first, _, mut c| {
+                    for row in 0..c.rows() {
+                        H::narrow(&wide[(first + row) * n..][..n], c.row_mut(row));
+                    }
+                });
+            });
+        });
+    });
+}
+
+/// Calls `f` with the matrix in `f32`, its longer dense direction kept.
+fn widened<H: Reduced, R>(m: MatRef<'_, H>, f: impl FnOnce(MatRef<'_, f32>) -> R) -> R {
+    // The transpose of a column-major matrix is a row-major one.
+    let transposed = m.col_stride() != 1 && m.row_stride() == 1;
+    let source = if transposed { m.t() } else { m };
+    let (rows, cols) = (source.rows(), source.cols());
+    par::with_scratch(rows * cols, |wide: &mut [f32]| {
+        par::parallel_rows(wide, cols, TASK_LEN.div_ceil(cols.max(1)), |row, wide| {
+            let from = source.block(row, 0, 1, cols);
+            if from.col_stride() == 1 {
+                H::widen(&from.data()[..cols], wide);
+            } else {
+                let values = from.data().iter().step_by(from.col_stride().max(1));
+                wide.iter_mut().zip(values).for_each(|(wide, value)| H::widen(&[*value], std::slice::from_mut(wide)));
+            }
+        });
+        let wide = MatRef::row_major(wide, rows, cols);
+        f(if transposed { wide.t() } else { wide })
+    })
+}
