@@ -37,9 +37,11 @@ class Shape(dims: Iterable[Int]) {
 
   /** The number of elements of an array of this shape; 1 for a shape without dimensions. */
   def product: Int = {
-    val elements = values.foldLeft(1L)((acc, dim) => Math.multiplyExact(acc, dim.toLong))
-    if (elements > Int.MaxValue)
-      throw new MXNetError(s"Shape: $this has $elements elements, a JVM array holds at most ${Int.MaxValue}")
+    val elements = values.foldLeft(1.0)(_ * _)
+    if (elements > Int.MaxValue) {
+      val exact = values.map(BigInt(_)).product
+      throw new MXNetError(s"Shape: $this has $exact elements, a JVM array holds at most ${Int.MaxValue}")
+    }
     elements.toInt
   }
 

@@ -1,0 +1,102 @@
+package org.apache.mxnet
+
+import java.io.{ByteArrayInputStream, InputStream}
+import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{Files, Path}
+
+import scala.jdk.CollectionConverters._
+
+/** Where the native library is looked for, and how it is extracted; no library is loaded here. */
+class NativeLibrarySuite extends munit.FunSuite {
+  private val content = "not really a library".getBytes("UTF-8")
+  private val folder = FunFixture[Path](_ => Files.createTempDirectory("mxnet-loader"), deleteAll)
+
+  private def deleteAll(directory: Path): Unit =
+    Files.walk(directory).iterator.asScala.toSeq.reverse.foreach(Files.deleteIfExists(_))
+
+  private def properties(more: (String, String)*): String => Option[String] =
+    (Map("os.name" -> "Linux", "os.arch" -> "amd64") ++ more).get
+
+  private def resource(name: String): Option[InputStream] =
+    if (name == "/native/linux-x86_64/libmxnet.so") Some(new ByteArrayInputStream(content)) else None
+
+  private val nothing: String => Option[InputStream] = _ => None
+
+  test("platforms and file names") {
+    assertEquals(NativeLibrary.platform("Linux", "amd64"), "linux-x86_64")
+    assertEquals(NativeLibrary.platform("Mac OS X", "aarch64"), "macos-aarch64")
+    assertEquals(NativeLibrary.platform("Windows 11", "x86_64"), "windows-x86_64")
+    val names = Seq("linux-x86_64", "macos-aarch64", "windows-x86_64").map(NativeLibrary.fileName)
+    assertEquals(names, Seq("libmxnet.so", "libmxnet.dylib", "mxnet.dll"))
+  }
+
+  folder.test("the system property names a file, or the directory that holds it") { directory =>
+    val file = Files.write(directory.resolve("libmxnet.so"), content)
+    Seq(file, directory).foreach { path =>
+      assertEquals(NativeLibrary.locate(properties(NativeLibrary.PathProperty -> path.toString), nothing), file)
+    }
+  }
+
+  folder.test("a property that names nothing is an error, not a reason to look elsewhere") { directory =>
+    val missing = directory.resolve("missing.so").toString
+    val error = intercept[MXNetError] {
+      NativeLibrary.locate(properties(NativeLibrary.PathProperty -> missing), resource)
+    }
+    assert(error.getMessage.contains(missing), error.getMessage)
+  }
+
+  test("an error lists every place that was tried") {
+    val error = intercept[MXNetError](NativeLibrary.locate(properties("os.arch" -> "riscv64"), resource))
+    Seq("-Dmxnet.library.path: not set", "/native/linux-riscv64/libmxnet.so", "set -Dmxnet.library.path").foreach { part =>
+      assert(error.getMessage.contains(part), error.getMessage)
+    }
+  }
+
+  folder.test("the resource is extracted once, to a private file named by its checksum") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val first = NativeLibrary.locate(settings, resource)
+    assertEquals(Files.readAllBytes(first).toSeq, content.toSeq)
+    assert(first.getFileName.toString.matches("libmxnet-[0-9a-f]{64}\\.so"), first.toString)
+    assertEquals(PosixFilePermissions.toString(Files.getPosixFilePermissions(first)), "rwx------")
+    assertEquals(PosixFilePermissions.toString(Files.getPosixFilePermissions(first.getParent)), "rwx------")
+    val time = Files.getLastModifiedTime(first)
+    assertEquals(NativeLibrary.locate(settings, resource), first)
+    assertEquals(Files.getLastModifiedTime(first), time)
+    assertEquals(Files.list(first.getParent).iterator.asScala.size, 1)
+  }
+
+  folder.test("an extracted file that was tampered with is replaced") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val file = NativeLibrary.locate(settings, resource)
+    Files.write(file, "something else".getBytes("UTF-8"))
+    assertEquals(Files.readAllBytes(NativeLibrary.locate(settings, resource)).toSeq, content.toSeq)
+  }
+
+  folder.test("a cache that others can write to is refused, and said so") { directory =>
+    val open = Files.createDirectory(directory.resolve("open"))
+    Files.setPosixFilePermissions(open, PosixFilePermissions.fromString("rwxrwxrwx"))
+    val error = intercept[MXNetError] {
+      NativeLibrary.locate(properties(NativeLibrary.CacheProperty -> open.toString), resource)
+    }
+    assert(error.getMessage.contains("can be written by other users"), error.getMessage)
+  }
+
+  folder.test("if the user's cache cannot be used, the temporary directory is") { directory =>
+    val blocked = Files.write(directory.resolve("home"), content)
+    val settings =
+      properties("user.home" -> blocked.toString, "user.name" -> "some one", "java.io.tmpdir" -> directory.toString)
+    val file = NativeLibrary.locate(settings, resource)
+    assertEquals(file.getParent, directory.resolve("mxnet-some_one"))
+  }
+
+  folder.test("threads that extract at the same time get the whole file") { directory =>
+    val settings = properties(NativeLibrary.CacheProperty -> directory.resolve("cache").toString)
+    val found = new java.util.concurrent.ConcurrentLinkedQueue[Seq[Byte]]
+    val threads = Seq.fill(8)(
+      new Thread(() => found.add(Files.readAllBytes(NativeLibrary.locate(settings, resource)).toSeq))
+    )
+    threads.foreach(_.start())
+    threads.foreach(_.join())
+    assertEquals(found.asScala.toSeq, Seq.fill(8)(content.toSeq))
+  }
+}

@@ -1,0 +1,206 @@
+package org.apache.mxnet
+
+import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
+import java.util.concurrent.{CountDownLatch, CyclicBarrier}
+
+import org.apache.mxnet.Base.CPtrAddress
+
+/** Native resources and scopes, with resources that only count how often they are freed. */
+class NativeResourceSuite extends munit.FunSuite {
+
+  private class Fake(counter: AtomicInteger, address: Long = 42L) extends NativeResource {
+    override def nativeAddress: CPtrAddress = address
+    override val nativeDeAllocator: CPtrAddress => Int = Fake.deAllocator(counter, address)
+    override val bytesAllocated: Long = 8L
+    override val ref: NativeResourceRef = register()
+    def use(): Long = handleOf("Fake")
+  }
+
+  private object Fake {
+    def deAllocator(counter: AtomicInteger, expected: Long): CPtrAddress => Int = { address =>
+      assert(address == expected)
+      counter.incrementAndGet()
+    }
+  }
+
+  private case class Pair(first: NativeResource, second: NativeResource)
+
+  private def withCounter(test: AtomicInteger => Unit): Unit = test(new AtomicInteger)
+
+  test("disposing frees once, and twice is harmless") {
+    withCounter { freed =>
+      val resource = new Fake(freed)
+      assert(!resource.isDisposed)
+      assert(!NativeResourceRef.isDeAllocated(resource.ref))
+      resource.dispose()
+      resource.dispose()
+      resource.close()
+      assertEquals(freed.get, 1)
+      assert(resource.isDisposed)
+      assert(NativeResourceRef.isDeAllocated(resource.ref))
+    }
+  }
+
+  test("using a disposed object is an error that names it") {
+    withCounter { freed =>
+      val resource = new Fake(freed)
+      assertEquals(resource.use(), 42L)
+      resource.dispose()
+      val error = intercept[MXNetError](resource.use())
+      assert(error.getMessage.startsWith("Fake: it was used after dispose()"), error.getMessage)
+    }
+  }
+
+  test("threads that dispose at the same time free once") {
+    withCounter { freed =>
+      (1 to 200).foreach { _ =>
+        val resource = new Fake(freed)
+        val start = new CyclicBarrier(4)
+        val threads = Seq.fill(4)(new Thread(() => {
+          start.await()
+          resource.dispose()
+        }))
+        threads.foreach(_.start())
+        threads.foreach(_.join())
+      }
+      assertEquals(freed.get, 200)
+    }
+  }
+
+  test("the garbage collector frees what nobody disposed") {
+    withCounter { freed =>
+      (1 to 100).foreach(_ => new Fake(freed))
+      val deadline = System.nanoTime + 20L * 1000 * 1000 * 1000
+      while (freed.get < 100 && System.nanoTime < deadline) {
+        System.gc()
+        Thread.sleep(20)
+      }
+      assertEquals(freed.get, 100)
+    }
+  }
+
+  test("a resource that is not followed any more is not freed") {
+    withCounter { freed =>
+      val resource = new Fake(freed)
+      NativeResourceRef.deRegister(resource.ref)
+      resource.dispose()
+      assertEquals(freed.get, 0)
+    }
+  }
+
+  test("a scope frees what was made in it, except the result") {
+    withCounter { freed =>
+      val kept = ResourceScope.using() {
+        new Fake(freed)
+        new Fake(freed)
+      }
+      assertEquals(freed.get, 1)
+      assert(!kept.isDisposed)
+      kept.dispose()
+      assertEquals(freed.get, 2)
+    }
+  }
+
+  test("results in collections, options, tuples, arrays, maps and case classes are kept") {
+    withCounter { freed =>
+      def fake = new Fake(freed)
+      val results = Seq[() => Any](
+        () => Seq(fake, fake),
+        () => Some(fake),
+        () => (fake, 1, "x"),
+        () => Array(fake, fake),
+        () => Map("a" -> fake),
+        () => Pair(fake, fake),
+        () => Right(Seq(Option(fake)))
+      )
+      val counts = results.map { result =>
+        val kept = ResourceScope.resourcesIn(ResourceScope.using()(result())).toSeq
+        assert(kept.nonEmpty && kept.forall(!_.isDisposed))
+        kept.size
+      }
+      assertEquals(counts, Seq(2, 1, 1, 2, 1, 2, 1))
+      assertEquals(freed.get, 0)
+    }
+  }
+
+  test("a result moves to the scope around, which frees it") {
+    withCounter { freed =>
+      ResourceScope.using() {
+        val inner = ResourceScope.using()(new Fake(freed))
+        assertEquals(freed.get, 0)
+        assert(!inner.isDisposed)
+        ()
+      }
+      assertEquals(freed.get, 1)
+    }
+  }
+
+  test("a scope frees also when the body fails, and the failure reaches the caller") {
+    withCounter { freed =>
+      intercept[IllegalStateException] {
+        ResourceScope.using() {
+          new Fake(freed)
+          throw new IllegalStateException("body")
+        }
+      }
+      assertEquals(freed.get, 1)
+    }
+  }
+
+  test("add, contains, remove and a given scope") {
+    withCounter { freed =>
+      val outside = new Fake(freed)
+      val scope = new ResourceScope
+      val (removed, added) = ResourceScope.using(scope) {
+        val mine = new Fake(freed)
+        scope.add(outside)
+        scope.remove(mine)
+        (Seq(scope.contains(mine), scope.contains(outside)), mine.hashCode)
+      }
+      assertEquals(removed, Seq(false, true))
+      assertEquals(freed.get, 1)
+      assert(outside.isDisposed)
+      assert(added != 0)
+    }
+  }
+
+  test("what is disposed in a scope is not in it any more, and is freed once") {
+    withCounter { freed =>
+      ResourceScope.using() {
+        new Fake(freed).dispose()
+      }
+      assertEquals(freed.get, 1)
+    }
+  }
+
+  test("scopes belong to their thread") {
+    withCounter { freed =>
+      val made = new CountDownLatch(1)
+      ResourceScope.using() {
+        val thread = new Thread(() => {
+          new Fake(freed)
+          made.countDown()
+        })
+        thread.start()
+        made.await()
+        thread.join()
+      }
+      assertEquals(freed.get, 0)
+    }
+  }
+
+  test("moveToOuterScope without a scope around leaves the resource to its owner") {
+    withCounter { freed =>
+      val total = new AtomicLong
+      val scope = new ResourceScope
+      val resource = new Fake(freed)
+      assert(scope.contains(resource))
+      scope.moveToOuterScope(resource)
+      assert(!scope.contains(resource))
+      scope.close()
+      assertEquals((freed.get, total.get), (0, 0L))
+      resource.dispose()
+      assertEquals(freed.get, 1)
+    }
+  }
+}

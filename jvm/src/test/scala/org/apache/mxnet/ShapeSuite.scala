@@ -1,0 +1,49 @@
+package org.apache.mxnet
+
+class ShapeSuite extends munit.FunSuite {
+  private val shape = Shape(2, 3, 4)
+
+  test("dimensions are read by index, as parts and as a whole") {
+    assertEquals((shape(0), shape.get(2), shape.head, shape.size, shape.length), (2, 4, 2, 3, 3))
+    assertEquals(shape.drop(1), Shape(3, 4))
+    assertEquals(shape.slice(1, 2), Shape(3))
+    assertEquals(shape ++ Shape(5), Shape(2, 3, 4, 5))
+    assertEquals(shape.toVector, Vector(2, 3, 4))
+  }
+
+  test("a shape is made from numbers, a collection, an array") {
+    val all = Seq(Shape(Seq(2, 3, 4)), Shape(Array(2, 3, 4)), new Shape(2, 3, 4), Shape.create(2, 3, 4))
+    all.foreach(assertEquals(_, shape))
+    assertEquals(all.map(_.hashCode).distinct, Seq(shape.hashCode))
+    assertNotEquals(shape, Shape(2, 3))
+  }
+
+  test("the text is what operators read") {
+    assertEquals(Seq(Shape(2, 3), Shape(2), Shape()).map(_.toString), Seq("(2,3)", "(2)", "()"))
+  }
+
+  test("changing the array of a shape does not change the shape") {
+    shape.toArray(0) = 9
+    assertEquals(shape(0), 2)
+  }
+
+  test("the product counts elements, and one that no JVM array can hold is an error") {
+    assertEquals(shape.product, 24)
+    assertEquals(Shape().product, 1)
+    assertEquals(Shape(0, 5).product, 0)
+    val error = intercept[MXNetError](Shape(65536, 65536).product)
+    assert(error.getMessage.contains("4294967296 elements"), error.getMessage)
+    assert(intercept[MXNetError](Shape(Int.MaxValue, Int.MaxValue, Int.MaxValue).product).getMessage.contains("elements"))
+  }
+
+  test("a dimension that is not there is named") {
+    assert(intercept[MXNetError](shape(3)).getMessage.contains("no dimension 3"))
+    assert(intercept[MXNetError](Shape().head).getMessage.contains("0 dimensions"))
+  }
+
+  test("dimensions of the native interface") {
+    assertEquals(Shape.fromLongs(Array(2L, 3L)), Shape(2, 3))
+    assertEquals(Shape.fromLongs(null), Shape())
+    assert(intercept[MXNetError](Shape.fromLongs(Array(1L << 40))).getMessage.contains("1099511627776"))
+  }
+}
