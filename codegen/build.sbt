@@ -21,11 +21,37 @@ lazy val literals = project
     libraryDependencies += "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided
   )
 
-/** The annotations that add the generated functions; needed only where the library itself is compiled. */
+/** The annotations that add the generated functions; needed only where the library itself is compiled. Their tests
+  * compile the library's own annotated objects against doubles of symbols and arrays, and need no engine.
+  */
 lazy val macros = project
   .dependsOn(model, literals % Test)
   .settings(
     name := "mxnet-macros",
     scalacOptions += "-Ymacro-annotations",
-    libraryDependencies ++= Seq("org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided, munit)
+    libraryDependencies ++= Seq("org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided, munit),
+    Test / scalacOptions += s"-Xmacro-settings:ops=${releasedOperators.value}",
+    Test / unmanagedSources ++= librarySources.value,
+    Test / sourceGenerators += Def.task {
+      val folder = (Test / sourceManaged).value
+      val classpath = (model / Runtime / fullClasspath).value.files
+      val arguments = Seq(releasedOperators.value.getAbsolutePath, folder.getAbsolutePath)
+      (model / Compile / runner).value
+        .run("org.apache.mxnet.codegen.BaseClasses", classpath, arguments, streams.value.log)
+        .get
+      (folder ** "*.scala").get
+    }.taskValue
   )
+
+lazy val releasedOperators = Def.setting {
+  (ThisBuild / baseDirectory).value / "model" / "src" / "test" / "resources" / "mxnet-1.9.1-ops.jsonl"
+}
+
+/** The part of the library that the generated code is made of. */
+lazy val librarySources = Def.setting {
+  val folder = (ThisBuild / baseDirectory).value.getParentFile / "jvm" / "src" / "main" / "scala" / "org" / "apache" / "mxnet"
+  val files = Seq("Opt", "TupleOf", "OperatorCall", "NDArrayOrScalar", "SymbolOrScalar") ++
+    Seq("SymbolAPI", "NDArrayAPI", "SymbolRandomAPI", "NDArrayRandomAPI") ++
+    Seq("contrib/Symbol", "contrib/NDArray", "literal/OneOf", "literal/package")
+  files.map(name => folder / s"$name.scala")
+}

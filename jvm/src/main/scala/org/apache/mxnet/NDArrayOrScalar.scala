@@ -8,15 +8,20 @@ import scala.annotation.implicitNotFound
 @implicitNotFound("parameters of a random array are Float, Int or NDArray, not ${T}")
 class NDArrayOrScalar[T](val isScalar: Boolean)
 
-object NDArrayOrScalar extends OtherNDArrayOrScalar {
+object NDArrayOrScalar extends NDArrayOrScalarOthers {
   def apply[T](implicit ev: NDArrayOrScalar[T]): NDArrayOrScalar[T] = ev
   implicit object FloatWitness extends NDArrayOrScalar[Float](true)
 }
 
-private[mxnet] trait OtherNDArrayOrScalar extends NDArrayWitnesses {
+private[mxnet] trait NDArrayOrScalarOthers extends NDArrayOrScalarLast {
   implicit object IntWitness extends NDArrayOrScalar[Int](true)
 }
 
-private[mxnet] trait NDArrayWitnesses {
+private[mxnet] trait NDArrayOrScalarLast extends NDArrayOrScalarUnsaid {
   implicit object NDArrayWitness extends NDArrayOrScalar[NDArray](false)
+}
+
+/** For calls in which only defaults speak of `T`. */
+private[mxnet] trait NDArrayOrScalarUnsaid {
+  implicit object UnsaidWitness extends NDArrayOrScalar[Nothing](true)
 }

@@ -6,39 +6,39 @@ import org.apache.mxnet.literal.OneOf
 
 /** The arguments of one call of a generated function, in the order in which the function takes them. */
 private[mxnet] class OperatorCall(val operator: String) {
-  private val positional = mutable.ArrayBuffer.empty[Any]
-  private val named = mutable.LinkedHashMap.empty[String, Any]
+  private val positional = mutable.ListBuffer.empty[Any]
+  private var arguments = Map.empty[String, Any]
 
   /** Adds an input by position: one, each of an array, or none for what was left out. */
   def input(value: Any): Unit = value match {
-    case null                => ()
-    case several: Array[_]   => several.foreach(input)
-    case optional: Opt[_]    => optional.foreach(input)
-    case one                 => positional += one
+    case null              => ()
+    case several: Array[_] => several.foreach(input)
+    case optional: Opt[_]  => optional.foreach(input)
+    case one               => positional += one
   }
 
   /** Adds an argument if it was given. */
   def optional(name: String, value: Opt[_]): Unit =
-    if (value != null && value.nonEmpty) named(name) = plain(value.get)
+    if (value != null && value.nonEmpty) arguments = arguments.updated(name, plain(value.get))
 
   /** Adds an argument that must be given. */
   def required(name: String, value: Any): Unit = {
     if (value == null) throw new IllegalArgumentException(s"$operator: argument '$name' is required and was null")
-    named(name) = plain(value)
+    arguments = arguments.updated(name, plain(value))
   }
 
   /** Adds the number of inputs: what was given, else as many as were added. */
   def inputCount(name: String, value: Opt[Int]): Unit =
-    named(name) = if (value == null || value.isEmpty) positional.size else value.get
+    arguments = arguments.updated(name, if (value == null || value.isEmpty) positional.size else value.get)
 
   /** The inputs added by position. */
-  def inputs: Seq[Any] = positional.toSeq
+  def inputs: Seq[Any] = positional.toList
 
   /** The symbols added by position. */
-  def symbols: Seq[Symbol] = positional.iterator.map(_.asInstanceOf[Symbol]).toSeq
+  def symbols: Seq[Symbol] = positional.iterator.map(_.asInstanceOf[Symbol]).toList
 
   /** The arguments added by name. */
-  def toMap: Map[String, Any] = named.toMap
+  def toMap: Map[String, Any] = arguments
 
   private def plain(value: Any): Any = value match {
     case enumerated: OneOf[_] => enumerated.value

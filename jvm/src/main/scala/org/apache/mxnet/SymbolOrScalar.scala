@@ -8,15 +8,20 @@ import scala.annotation.implicitNotFound
 @implicitNotFound("parameters of a random symbol are Float, Int or Symbol, not ${T}")
 class SymbolOrScalar[T](val isScalar: Boolean)
 
-object SymbolOrScalar extends OtherSymbolOrScalar {
+object SymbolOrScalar extends SymbolOrScalarOthers {
   def apply[T](implicit ev: SymbolOrScalar[T]): SymbolOrScalar[T] = ev
   implicit object FloatWitness extends SymbolOrScalar[Float](true)
 }
 
-private[mxnet] trait OtherSymbolOrScalar extends SymbolWitnesses {
+private[mxnet] trait SymbolOrScalarOthers extends SymbolOrScalarLast {
   implicit object IntWitness extends SymbolOrScalar[Int](true)
 }
 
-private[mxnet] trait SymbolWitnesses {
+private[mxnet] trait SymbolOrScalarLast extends SymbolOrScalarUnsaid {
   implicit object SymbolWitness extends SymbolOrScalar[Symbol](false)
+}
+
+/** For calls in which only defaults speak of `T`. */
+private[mxnet] trait SymbolOrScalarUnsaid {
+  implicit object UnsaidWitness extends SymbolOrScalar[Nothing](true)
 }

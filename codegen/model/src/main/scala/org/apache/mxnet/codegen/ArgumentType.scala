@@ -83,15 +83,15 @@ object ParsedType {
       case _                    => (None, typeText)
     }
     val fields = rest.replaceAll("\\s+", "").split(",").toSeq
+    def unrecognized = new IllegalArgumentException(s"Unrecognized arg field: $typeText, ${fields.size}")
+    if (fields.isEmpty) throw unrecognized
     val named = ArgumentType.named(fields.head, typeText)
     val argumentType = enumeration.fold(named)(ArgumentType.Enumeration(_))
-    fields.size match {
-      case 1 | 2 => ParsedType(argumentType, argumentType == ArgumentType.Tensor, None)
-      case n if n >= 3 =>
-        require(fields(1) == "optional" && fields(2).startsWith("default="), s"Unrecognized arg field: $typeText, $n")
-        val default = rest match { case Default(text) => Some(unquoted(text.trim)); case _ => None }
-        ParsedType(argumentType, optional = true, default)
-      case n => throw new IllegalArgumentException(s"Unrecognized arg field: $typeText, $n")
+    if (fields.size < 3) ParsedType(argumentType, argumentType == ArgumentType.Tensor, None)
+    else {
+      if (fields(1) != "optional" || !fields(2).startsWith("default=")) throw unrecognized
+      val default = rest match { case Default(text) => Some(unquoted(text.trim)); case _ => None }
+      ParsedType(argumentType, optional = true, default)
     }
   }
 

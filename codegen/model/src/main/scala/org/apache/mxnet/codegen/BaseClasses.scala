@@ -55,7 +55,9 @@ object BaseClasses {
   /** The declaration of a typesafe function. */
   private[codegen] def typed(signature: Signature): String = {
     val parameters = signature.parameters.map { parameter =>
-      val default = if (parameter.optional) " = org.apache.mxnet.Opt.absent" else ""
+      // A default of type Opt[T] must say so: T would be taken for Nothing, which is no T of an invariant type.
+      val inferred = if (parameter.role == Role.Distribution) "[T]" else ""
+      val default = if (parameter.optional) s" = org.apache.mxnet.Opt.absent$inferred" else ""
       s"${parameter.name}: ${parameter.scala.text}$default"
     }
     val typeParameter = signature.sampler.fold("")(sampler => s"[T : ${sampler.evidence.text} : scala.reflect.ClassTag]")

@@ -21,11 +21,11 @@ object RandomSignature {
       ScalaType.NDArrayFuncReturn
     )
 
-  /** The name that callers use for an argument of the scalar form; only `normal` differs from its array form. */
+  /** The name that callers use for an argument of the scalar form: `normal` names its parameters like its array form. */
   private def callerName(operator: String, argument: String): String = (operator, argument) match {
-    case ("_random_normal", "loc")   => "mu"
-    case ("_random_normal", "scale") => "sigma"
-    case _                           => argument
+    case ("_random_normal" | "_random_normal_like", "loc")   => "mu"
+    case ("_random_normal" | "_random_normal_like", "scale") => "sigma"
+    case _                                                   => argument
   }
 
   private def signatures(

@@ -1,0 +1,47 @@
+package org.apache.mxnet
+
+import scala.language.implicitConversions
+
+/** What the generated code needs of the library, without an engine: symbols and results that remember their call. */
+final case class Call(operator: String, name: String, attr: Map[String, String], positional: Seq[Any], named: Map[String, Any])
+
+class Symbol(val call: Call)
+
+@AddSymbolFunctions(false)
+object Symbol extends SymbolBase {
+  val api: SymbolAPI.type = SymbolAPI
+  val random: SymbolRandomAPI.type = SymbolRandomAPI
+
+  def variable(name: String): Symbol = new Symbol(Call("variable", name, Map.empty, Nil, Map.empty))
+
+  def createSymbolGeneral(
+      operator: String,
+      name: String,
+      attr: Map[String, String],
+      symbols: Seq[Symbol],
+      kwargs: Map[String, Any]
+  ): Symbol = new Symbol(Call(operator, name, attr, symbols, kwargs))
+}
+
+class NDArray
+
+@AddNDArrayFunctions(false)
+object NDArray extends NDArrayBase {
+  val api: NDArrayAPI.type = NDArrayAPI
+  val random: NDArrayRandomAPI.type = NDArrayRandomAPI
+
+  def genericNDArrayFunctionInvoke(funcName: String, args: Seq[Any], kwargs: Map[String, Any]): NDArrayFuncReturn =
+    new NDArrayFuncReturn(Call(funcName, null, null, args, kwargs))
+
+  implicit def getFirstResult(result: NDArrayFuncReturn): NDArray = result.first
+}
+
+class NDArrayFuncReturn(val call: Call) {
+  val first: NDArray = new NDArray
+}
+
+class Shape(val dims: Int*)
+
+object Base {
+  type MXFloat = Float
+}

@@ -1,0 +1,56 @@
+package org.apache.mxnet.codegen
+
+import java.nio.file.Files
+
+class BaseClassesSuite extends munit.FunSuite {
+  private val relu = Operator(
+    "relu",
+    "Rectifier, costs $5 */ @throws.",
+    Seq(
+      Argument("data", "NDArray-or-Symbol", "The input."),
+      Argument("mode", "{'a', 'b'}, optional, default='a'", "How.")
+    )
+  )
+
+  private def source(api: Api): String =
+    BaseClasses.sources(Seq(relu)).collectFirst { case (`api`, text) => text }.get
+
+  test("C27: the typesafe functions are written with ScalaDoc into abstract classes") {
+    assertNoDiff(
+      source(Api.NDArrayApi),
+      """package org.apache.mxnet
+        |
+        |/** The typesafe operators over arrays: `NDArray.api`. */
+        |abstract class NDArrayAPIBase private[mxnet] {
+        |
+        |  /**
+        |   * Rectifier, costs &#36;5 *&#47; &#64;throws.
+        |   * @param data The input
+        |   * @param mode How; one of a, b; default a
+        |   * @param out array that receives the result
+        |   */
+        |  def relu(data: org.apache.mxnet.NDArray, mode: org.apache.mxnet.Opt[org.apache.mxnet.literal.OneOf["a|b"]] = org.apache.mxnet.Opt.absent, out: org.apache.mxnet.Opt[org.apache.mxnet.NDArray] = org.apache.mxnet.Opt.absent): org.apache.mxnet.NDArrayFuncReturn
+        |}
+        |""".stripMargin
+    )
+  }
+
+  test("C28: the untyped functions keep (name, attr)(args)(kwargs)") {
+    val declaration =
+      "def relu(name: scala.Predef.String = null, attr: Map[scala.Predef.String, scala.Predef.String] = null)" +
+        "(args: org.apache.mxnet.Symbol*)(kwargs: Map[scala.Predef.String, Any] = null): org.apache.mxnet.Symbol"
+    assert(source(Api.SymbolFunctions).contains(declaration), source(Api.SymbolFunctions))
+  }
+
+  test("C27: files are written once, and left alone while their text stays the same") {
+    val folder = Files.createTempDirectory("bases")
+    val files = BaseClasses.write(Seq(relu), folder)
+    assertEquals(files.size, 10)
+    val old = java.nio.file.attribute.FileTime.fromMillis(1000000000000L)
+    files.foreach(Files.setLastModifiedTime(_, old))
+    BaseClasses.write(Seq(relu.copy(description = "Another text.")), folder)
+    val changed = files.filter(Files.getLastModifiedTime(_) != old).map(_.getFileName.toString)
+    assert(changed.contains("SymbolAPIBase.scala"), changed)
+    assert(!changed.contains("SymbolRandomAPIBase.scala"), changed)
+  }
+}
