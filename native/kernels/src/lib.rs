@@ -4,6 +4,7 @@
 mod test_data;
 
 pub mod broadcast;
+pub mod conv;
 pub mod float;
 pub mod gemm;
 pub mod map;

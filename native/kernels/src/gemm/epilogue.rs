@@ -78,7 +78,7 @@ impl<'a, T: Element> Epilogue<'a, T> {
     }
 
     /// Applies it to the block of C that starts at (`row`, `col`).
-    pub(super) fn apply(&self, row: usize, col: usize, mut block: MatMut<'_, T>) {
+    pub(crate) fn apply(&self, row: usize, col: usize, mut block: MatMut<'_, T>) {
         let cols = block.cols();
         for i in 0..block.rows() {
             let values = block.row_mut(i);

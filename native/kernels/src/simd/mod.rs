@@ -10,6 +10,7 @@ pub mod microkernel;
 pub mod multiversion;
 mod per_isa;
 mod portable;
+pub mod window;
 
 pub use isa::Isa;
 pub(crate) use per_isa::per_isa;

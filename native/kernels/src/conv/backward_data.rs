@@ -1,0 +1,161 @@
+//! The gradient of the input.
+//!
+//! With a stride of s, the input elements whose padded places have the same residue modulo s are reached by the same
+//! taps, and from neighbouring outputs: for each residue (in each dimension) their gradient is a convolution without
+//! stride of the gradient of the output.
+
+use super::geometry::Geometry;
+use super::implicit::{Implicit, pack_weights};
+use super::{ConvShape, check_len};
+use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
+use crate::simd::microkernel::MicroKernel;
+use crate::simd::window::WindowElement;
+
+/// The convolution that gives the gradient of the input elements of one residue.
+struct Phase {
+    geometry: Geometry,
+    /// The first of these elements in each dimension; they are a stride apart.
+    first: [usize; 3],
+    /// The taps of the kernel that reach them.
+    taps: Vec<usize>,
+    /// Where its packed weights start.
+    weights: usize,
+}
+
+/// Writes the gradient of the input, `input_grad`, given that of the output, `output_grad`.
+///
+/// # Panics
+/// When a slice does not have the elements that `shape` says.
+pub fn conv_backward_data<T: WindowElement>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+    shape.check();
+    check_len("output", output_grad.len(), shape.output_len(), shape);
+    check_len("weights", weights.len(), shape.weights_len(), shape);
+    check_len("input", input_grad.len(), shape.input_len(), shape);
+    if input_grad.is_empty() {
+        return;
+    }
+    let kernel = T::microkernel();
+    let mut phases = phases(shape);
+    let mut len = 0;
+    for phase in &mut phases {
+        phase.weights = len;
+        len += shape.groups * kernel.packed_a_len(shape.group_in(), shape.group_out() * phase.taps.len());
+    }
+    with_scratch(len, |packed: &mut [T]| {
+        for phase in &phases {
+            pack_phase(shape, kernel, &phase.taps, weights, &mut packed[phase.weights..]);
+        }
+        let products: Vec<Implicit<'_, T>> = phases
+            .iter()
+            .map(|phase| Implicit {
+                kernel,
+                geometry: &phase.geometry,
+                groups: shape.groups,
+                rows: shape.group_in(),
+                channels: shape.group_out(),
+                weights: &packed[phase.weights..],
+                source: output_grad,
+            })
+            .collect();
+        if let ([phase], [product]) = (&phases[..], &products[..])
+            && phase.geometry.grid == shape.input
+        {
+            let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
+            return product.run(shape.batch, out, &|_, _, _| {});
+        }
+        // Images are shared out; each collects its residues.
+        let image = shape.in_channels * shape.input_plane();
+        let longest = phases.iter().map(|phase| phase.geometry.pixels()).max().unwrap_or(0);
+        parallel_rows(input_grad, image, 1, |n, image| {
+            with_scratch(shape.in_channels * longest, |part: &mut [T]| {
+                for (phase, product) in phases.iter().zip(&products) {
+                    let pixels = phase.geometry.pixels();
+                    if pixels == 0 {
+                        continue;
+                    }
+                    let mut out = MatMut::row_major(part, shape.in_channels, pixels);
+                    product.images(n..n + 1, 0, &mut out, &|_, _, _| {});
+                    scatter(shape, phase, part, image);
+                }
+            });
+        });
+    });
+}
+
+/// Every residue; together they cover the input.
+fn phases(shape: &ConvShape) -> Vec<Phase> {
+    let count: [usize; 3] = std::array::from_fn(|d| shape.stride[d].min(shape.input[d]));
+    (0..count.iter().product())
+        .map(|i| {
+            let first = [i / (count[1] * count[2]), i / count[2] % count[1], i % count[2]];
+            phase(shape, first)
+        })
+        .collect()
+}
+
+fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
+    let mut phase = Phase {
+        geometry: Geometry {
+            grid: std::array::from_fn(|d| (shape.input[d] - first[d]).div_ceil(shape.stride[d])),
+            source: shape.output(),
+            step: [1; 3],
+            taps: vec![],
+        },
+        first,
+        taps: vec![],
+        weights: 0,
+    };
+    for tap in 0..shape.taps() {
+        let place =
+            [tap / (shape.kernel[1] * shape.kernel[2]), tap / shape.kernel[2] % shape.kernel[1], tap % shape.kernel[2]];
+        // The output whose window has this tap at the first element, times the stride.
+        let distance: [isize; 3] =
+            std::array::from_fn(|d| (first[d] + shape.pad[d]) as isize - (place[d] * shape.dilate[d]) as isize);
+        if (0..3).all(|d| distance[d] % shape.stride[d] as isize == 0) {
+            phase.taps.push(tap);
+            phase.geometry.taps.push(std::array::from_fn(|d| distance[d] / shape.stride[d] as isize));
+        }
+    }
+    phase
+}
+
+/// Packs, for every group, the matrix with a row for each input channel and a column for each output channel and tap.
+fn pack_phase<T: WindowElement>(
+    shape: &ConvShape,
+    kernel: &'static MicroKernel<T>,
+    taps: &[usize],
+    weights: &[T],
+    out: &mut [T],
+) {
+    let (rows, outs, all) = (shape.group_in(), shape.group_out(), shape.taps());
+    let depth = outs * taps.len();
+    let packed = kernel.packed_a_len(rows, depth);
+    parallel_rows(&mut out[..shape.groups * packed], packed, 1, |group, out| {
+        let weights = &weights[group * outs * rows * all..];
+        with_scratch(rows * depth, |matrix: &mut [T]| {
+            if depth > 0 {
+                parallel_rows(matrix, depth, (1 << 14) / depth + 1, |row, to| {
+                    for (channel, to) in to.chunks_exact_mut(taps.len()).enumerate() {
+                        let from = &weights[(channel * rows + row) * all..][..all];
+                        to.iter_mut().zip(taps).for_each(|(to, &tap)| *to = from[tap]);
+                    }
+                });
+            }
+            pack_weights(kernel, MatRef::row_major(matrix, rows, depth), out);
+        });
+    });
+}
+
+/// Puts the gradients of one residue in their places.
+fn scatter<T: WindowElement>(shape: &ConvShape, phase: &Phase, part: &[T], image: &mut [T]) {
+    let [depth, height, width] = phase.geometry.grid;
+    let planes = part.chunks_exact(depth * height * width).zip(image.chunks_exact_mut(shape.input_plane()));
+    for (part, plane) in planes.take(shape.in_channels) {
+        for (row, part) in part.chunks_exact(width).enumerate() {
+            let d = phase.first[0] + row / height * shape.stride[0];
+            let h = phase.first[1] + row % height * shape.stride[1];
+            let start = (d * shape.input[1] + h) * shape.input[2] + phase.first[2];
+            plane[start..].iter_mut().step_by(shape.stride[2]).zip(part).for_each(|(to, x)| *to = *x);
+        }
+    }
+}

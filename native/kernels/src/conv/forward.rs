@@ -1,0 +1,151 @@
+//! The forward pass.
+
+use super::implicit::{Implicit, pack_weights};
+use super::{ConvShape, check_len};
+use crate::gemm::{Activation, Bias, Epilogue};
+use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
+use crate::simd::microkernel::MicroKernel;
+use crate::simd::window::WindowElement;
+
+/// What is done to the output while it is in the cache: activation(output + bias + residual).
+#[derive(Clone, Copy)]
+pub struct ConvEpilogue<'a, T> {
+    /// One summand for each output channel.
+    pub bias: Option<&'a [T]>,
+    /// A tensor of the shape of the output that is added.
+    pub residual: Option<&'a [T]>,
+    /// The function applied to the sum.
+    pub activation: Activation<T>,
+}
+
+impl<T> Default for ConvEpilogue<'_, T> {
+    fn default() -> Self {
+        ConvEpilogue { bias: None, residual: None, activation: Activation::Identity }
+    }
+}
+
+impl<T: WindowElement> ConvEpilogue<'_, T> {
+    fn check(&self, shape: &ConvShape) {
+        if let Some(bias) = self.bias {
+            check_len("bias", bias.len(), shape.out_channels, shape);
+        }
+        if let Some(residual) = self.residual {
+            check_len("residual", residual.len(), shape.output_len(), shape);
+        }
+    }
+
+    /// Applies it to a block of the output, whose rows are channels: it starts at row `row` of all channels of the
+    /// batch, and lies within an image.
+    fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: MatMut<'_, T>) {
+        let channel = row % shape.out_channels;
+        let epilogue = Epilogue {
+            bias: self.bias.map_or(Bias::None, |bias| Bias::PerRow(&bias[channel..channel + block.rows()])),
+            residual: self
+                .residual
+                .map(|residual| MatRef::new(&residual[row * pixels + pixel..], block.rows(), block.cols(), pixels, 1)),
+            activation: self.activation,
+        };
+        epilogue.apply(0, 0, block);
+    }
+}
+
+/// Weights in the order in which the matrix product reads them, to be used many times.
+pub struct PackedConvWeights<T: 'static> {
+    shape: ConvShape,
+    kernel: &'static MicroKernel<T>,
+    data: AlignedVec<T>,
+}
+
+impl<T: WindowElement> PackedConvWeights<T> {
+    /// Packs the weights of a convolution. Of `shape`, batch and input may differ from those of later uses.
+    ///
+    /// # Panics
+    /// When `weights` does not have the elements that `shape` says.
+    pub fn new(shape: &ConvShape, weights: &[T]) -> Self {
+        let kernel = T::microkernel();
+        let mut data = AlignedVec::zeroed(packed_len(shape, kernel));
+        pack(shape, kernel, weights, &mut data);
+        PackedConvWeights { shape: *shape, kernel, data }
+    }
+}
+
+fn packed_len<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
+    shape.check();
+    shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth())
+}
+
+fn pack<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>, weights: &[T], out: &mut [T]) {
+    check_len("weights", weights.len(), shape.weights_len(), shape);
+    let (rows, depth) = (shape.group_out(), shape.depth());
+    parallel_rows(out, kernel.packed_a_len(rows, depth), 1, |group, out| {
+        pack_weights(kernel, MatRef::row_major(&weights[group * rows * depth..], rows, depth), out);
+    });
+}
+
+/// Convolves `input` with `weights` into `output`.
+///
+/// # Panics
+/// When a slice does not have the elements that `shape` says.
+pub fn conv_forward<T: WindowElement>(
+    shape: &ConvShape,
+    input: &[T],
+    weights: &[T],
+    epilogue: &ConvEpilogue<'_, T>,
+    output: &mut [T],
+) {
+    let kernel = T::microkernel();
+    with_scratch(packed_len(shape, kernel), |packed: &mut [T]| {
+        pack(shape, kernel, weights, packed);
+        forward(shape, kernel, input, packed, epilogue, output);
+    });
+}
+
+/// [`conv_forward`] with weights that were packed beforehand.
+///
+/// # Panics
+/// When a slice does not have the elements that `shape` says, or the weights were packed for other channels or another
+/// kernel.
+pub fn conv_forward_packed<T: WindowElement>(
+    shape: &ConvShape,
+    input: &[T],
+    weights: &PackedConvWeights<T>,
+    epilogue: &ConvEpilogue<'_, T>,
+    output: &mut [T],
+) {
+    let sizes = |s: &ConvShape| (s.groups, s.in_channels, s.out_channels, s.kernel);
+    assert_eq!(sizes(shape), sizes(&weights.shape), "groups, channels and kernel of packed weights");
+    forward(shape, weights.kernel, input, &weights.data, epilogue, output);
+}
+
+fn forward<T: WindowElement>(
+    shape: &ConvShape,
+    kernel: &'static MicroKernel<T>,
+    input: &[T],
+    weights: &[T],
+    epilogue: &ConvEpilogue<'_, T>,
+    output: &mut [T],
+) {
+    shape.check();
+    check_len("input", input.len(), shape.input_len(), shape);
+    check_len("output", output.len(), shape.output_len(), shape);
+    epilogue.check(shape);
+    let geometry = shape.windows();
+    let product = Implicit {
+        kernel,
+        geometry: &geometry,
+        groups: shape.groups,
+        rows: shape.group_out(),
+        channels: shape.group_in(),
+        weights,
+        source: input,
+    };
+    let pixels = geometry.pixels();
+    let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
+    let empty =
+        epilogue.bias.is_none() && epilogue.residual.is_none() && matches!(epilogue.activation, Activation::Identity);
+    product.run(shape.batch, out, &|row, pixel, block| {
+        if !empty {
+            epilogue.apply(shape, pixels, row, pixel, block);
+        }
+    });
+}

@@ -1,0 +1,73 @@
+//! Which input elements the windows of a convolution cover.
+
+use crate::simd::window::WindowPlan;
+
+/// A grid of outputs, each a weighted sum over taps: tap t of the output at `o` reads the source at `o * step + t`,
+/// which counts as zero where the source does not have it.
+#[derive(Clone, Debug)]
+pub(super) struct Geometry {
+    /// Sizes of the grid.
+    pub grid: [usize; 3],
+    /// Sizes of a plane of the source.
+    pub source: [usize; 3],
+    /// Distances in the source between neighbouring outputs.
+    pub step: [usize; 3],
+    /// The places of the taps relative to `o * step`.
+    pub taps: Vec<[isize; 3]>,
+}
+
+impl Geometry {
+    /// Outputs of the grid.
+    pub fn pixels(&self) -> usize {
+        self.grid.iter().product()
+    }
+
+    /// Elements of a plane of the source.
+    pub fn plane(&self) -> usize {
+        self.source.iter().product()
+    }
+
+    /// Whether every output reads the source at its own place, and nothing else.
+    pub fn is_pointwise(&self) -> bool {
+        self.taps == [[0; 3]] && self.grid == self.source && self.step == [1; 3]
+    }
+
+    /// Plans the panel of the `count` outputs from `first` on, in row-major order of the grid.
+    pub fn plan(&self, first: usize, count: usize, width: usize, plan: &mut WindowPlan) {
+        plan.reset(width, self.step[2], self.plane());
+        for tap in &self.taps {
+            let mut lane = 0;
+            while lane < count {
+                let pixel = first + lane;
+                let column = pixel % self.grid[2];
+                let row = pixel / self.grid[2];
+                let place = [row / self.grid[1], row % self.grid[1]];
+                let len = (self.grid[2] - column).min(count - lane);
+                if let Some(source_row) = self.source_row(place, tap) {
+                    let (skip, end) = self.inside(column, len, tap[2]);
+                    if skip < end {
+                        let start = ((column + skip) * self.step[2]).wrapping_add_signed(tap[2]);
+                        plan.push_run(lane + skip, end - skip, source_row * self.source[2] + start);
+                    }
+                }
+                lane += len;
+            }
+            plan.end_tap();
+        }
+    }
+
+    /// The row of the source that a tap of a row of outputs reads.
+    fn source_row(&self, place: [usize; 2], tap: &[isize; 3]) -> Option<usize> {
+        let at = |i: usize| (place[i] * self.step[i]).checked_add_signed(tap[i]).filter(|&at| at < self.source[i]);
+        Some(at(0)? * self.source[1] + at(1)?)
+    }
+
+    /// Of the `len` outputs from `column` on, the first one for which the tap lies in the source, and the end of those.
+    fn inside(&self, column: usize, len: usize, tap: isize) -> (usize, usize) {
+        let step = self.step[2] as isize;
+        let first = column as isize * step + tap;
+        let skip = if first < 0 { (-first + step - 1) / step } else { 0 };
+        let end = (self.source[2] as isize - first + step - 1).max(0) / step;
+        (skip as usize, (end as usize).min(len))
+    }
+}

@@ -1,0 +1,137 @@
+//! Convolution over one to three spatial dimensions and its gradients (MXNet's `Convolution`); exchanged, the same
+//! functions are `Deconvolution` and its gradients.
+//!
+//! A convolution is an implicit matrix product: panels of windows are packed straight from the image, padding included,
+//! and multiplied with packed weights. The gradient of the data is a convolution of the output's gradient with the
+//! weights turned round, one for each residue of the stride; the gradient of the weights is the product of the output's
+//! gradient with the windows. Results do not depend on the number of threads.
+//!
+//! | of a deconvolution with data x, weights w, result y | is |
+//! |---|---|
+//! | y | [`conv_backward_data`] of x as the gradient of an output |
+//! | gradient of x | [`conv_forward`] of the gradient of y |
+//! | gradient of w | [`conv_backward_weights`] with the gradient of y as data and x as the gradient of an output |
+
+mod backward_data;
+mod backward_weights;
+mod forward;
+mod geometry;
+mod implicit;
+#[cfg(test)]
+mod tests;
+
+pub use backward_data::conv_backward_data;
+pub use backward_weights::{conv_backward_bias, conv_backward_weights};
+pub use forward::{ConvEpilogue, PackedConvWeights, conv_forward, conv_forward_packed};
+
+use geometry::Geometry;
+
+/// The sizes of a convolution.
+///
+/// The input is (batch, in_channels, input), the output (batch, out_channels, [`ConvShape::output`]), the weights are
+/// (out_channels, in_channels / groups, kernel). A convolution over fewer than three dimensions has leading dimensions
+/// of input and kernel 1, of stride and dilation 1, and of padding 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvShape {
+    /// Images.
+    pub batch: usize,
+    /// Groups of channels that are convolved separately; a divisor of both numbers of channels.
+    pub groups: usize,
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output: MXNet's `num_filter`.
+    pub out_channels: usize,
+    /// Spatial sizes of the input.
+    pub input: [usize; 3],
+    /// Taps of the kernel.
+    pub kernel: [usize; 3],
+    /// Distances between neighbouring windows, at least 1.
+    pub stride: [usize; 3],
+    /// Zeros before and after the input.
+    pub pad: [usize; 3],
+    /// Distances between neighbouring taps, at least 1.
+    pub dilate: [usize; 3],
+}
+
+impl ConvShape {
+    /// Spatial sizes of the output: `(input + 2 pad - dilate (kernel - 1) - 1) / stride + 1`, or zero where the kernel
+    /// exceeds the padded input.
+    pub fn output(&self) -> [usize; 3] {
+        std::array::from_fn(|i| {
+            let reach = self.dilate[i] * self.kernel[i].saturating_sub(1);
+            let room = (self.input[i] + 2 * self.pad[i]).checked_sub(reach + 1);
+            room.map_or(0, |room| room / self.stride[i].max(1) + 1)
+        })
+    }
+
+    /// Elements of the input.
+    pub fn input_len(&self) -> usize {
+        self.batch * self.in_channels * self.input_plane()
+    }
+
+    /// Elements of the output.
+    pub fn output_len(&self) -> usize {
+        self.batch * self.out_channels * self.output_plane()
+    }
+
+    /// Elements of the weights.
+    pub fn weights_len(&self) -> usize {
+        self.out_channels * self.depth()
+    }
+
+    fn input_plane(&self) -> usize {
+        self.input.iter().product()
+    }
+
+    fn output_plane(&self) -> usize {
+        self.output().iter().product()
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    fn group_in(&self) -> usize {
+        self.in_channels / self.groups
+    }
+
+    fn group_out(&self) -> usize {
+        self.out_channels / self.groups
+    }
+
+    /// Products that are added up in an element of the output.
+    fn depth(&self) -> usize {
+        self.group_in() * self.taps()
+    }
+
+    /// # Panics
+    /// When groups, strides or dilations make no sense.
+    fn check(&self) {
+        assert!(
+            self.groups > 0
+                && self.in_channels.is_multiple_of(self.groups)
+                && self.out_channels.is_multiple_of(self.groups)
+                && self.stride.iter().chain(&self.dilate).all(|&d| d > 0),
+            "groups must divide the channels, strides and dilations be positive: {self:?}"
+        );
+    }
+
+    /// The windows of the forward pass.
+    fn windows(&self) -> Geometry {
+        let tap = |i: usize| {
+            let place =
+                [i / (self.kernel[1] * self.kernel[2]), i / self.kernel[2] % self.kernel[1], i % self.kernel[2]];
+            std::array::from_fn(|d| (place[d] * self.dilate[d]) as isize - self.pad[d] as isize)
+        };
+        Geometry {
+            grid: self.output(),
+            source: self.input,
+            step: self.stride,
+            taps: (0..self.taps()).map(tap).collect(),
+        }
+    }
+}
+
+fn check_len(what: &str, len: usize, expected: usize, shape: &ConvShape) {
+    assert_eq!(len, expected, "elements of the {what} of {shape:?}");
+}

@@ -1,0 +1,192 @@
+use super::*;
+use crate::gemm::Activation;
+use crate::par::set_num_threads;
+use crate::simd::window::WindowElement;
+use crate::test_data::{close, random};
+
+/// A two-dimensional convolution: [batch, groups, in, out], and height and width of all else.
+fn plane(
+    [batch, groups, in_channels, out_channels]: [usize; 4],
+    [input, kernel, stride, pad, dilate]: [[usize; 2]; 5],
+) -> ConvShape {
+    let with = |first, [h, w]: [usize; 2]| [first, h, w];
+    ConvShape {
+        batch,
+        groups,
+        in_channels,
+        out_channels,
+        input: with(1, input),
+        kernel: with(1, kernel),
+        stride: with(1, stride),
+        pad: with(0, pad),
+        dilate: with(1, dilate),
+    }
+}
+
+fn shapes() -> Vec<ConvShape> {
+    let one = [1, 1];
+    let mut shapes = vec![
+        plane([2, 1, 3, 5], [[7, 9], [3, 3], one, one, one]),
+        plane([1, 1, 1, 20], [[8, 8], [3, 3], one, [0, 0], one]),
+        plane([5, 1, 20, 50], [[3, 3], [3, 3], one, one, one]),
+        plane([2, 1, 4, 33], [[6, 37], [3, 2], one, [2, 1], one]),
+        plane([3, 1, 70, 16], [[5, 6], [3, 3], one, one, one]),
+        plane([2, 1, 9, 40], [[6, 7], one, one, [0, 0], one]),
+        plane([2, 1, 9, 14], [[6, 7], one, [2, 3], [0, 0], one]),
+        plane([2, 1, 9, 6], [[6, 7], one, one, [1, 2], one]),
+        plane([1, 1, 3, 17], [[23, 40], [7, 7], [2, 2], [3, 3], one]),
+        plane([2, 1, 5, 6], [[9, 11], [3, 3], [2, 2], one, one]),
+        plane([2, 1, 5, 6], [[9, 10], [2, 3], [3, 4], one, one]),
+        plane([2, 1, 5, 6], [[9, 10], [2, 2], [3, 5], [0, 1], one]),
+        plane([2, 1, 3, 4], [[12, 13], [3, 2], [1, 2], [2, 3], [2, 3]]),
+        plane([2, 1, 3, 4], [[12, 13], [3, 3], [2, 2], [4, 4], [2, 2]]),
+        plane([2, 3, 6, 9], [[5, 7], [3, 3], [1, 2], one, one]),
+        plane([2, 6, 6, 6], [[5, 7], [3, 3], one, one, one]),
+        plane([2, 4, 4, 8], [[6, 6], [3, 3], [2, 2], one, one]),
+        plane([1, 1, 130, 60], [[4, 5], [3, 3], one, one, one]),
+        plane([1, 1, 2, 3], [[2, 2], [3, 3], one, [0, 0], one]),
+        plane([0, 1, 2, 3], [[4, 4], [3, 3], one, [0, 0], one]),
+        plane([2, 1, 0, 3], [[4, 4], [3, 3], one, [0, 0], one]),
+        plane([2, 1, 3, 2], [[4, 4], [2, 2], one, [3, 3], one]),
+        plane([2, 1, 3, 2], [[1, 20], [1, 5], [1, 2], [0, 2], one]),
+    ];
+    let cube = ConvShape {
+        batch: 2,
+        groups: 1,
+        in_channels: 3,
+        out_channels: 4,
+        input: [4, 5, 6],
+        kernel: [3, 2, 3],
+        stride: [1, 2, 1],
+        pad: [1, 1, 0],
+        dilate: [1, 1, 2],
+    };
+    shapes.extend([cube, ConvShape { stride: [2, 2, 3], dilate: [1; 3], groups: 1, ..cube }]);
+    shapes
+}
+
+/// Calls `f(output, input, weight)` for every product of the definition, by index in the three tensors.
+fn products(s: &ConvShape, mut f: impl FnMut(usize, usize, usize)) {
+    let out = s.output();
+    let (rows, channels) = (s.out_channels / s.groups, s.in_channels / s.groups);
+    let unravel = |i: usize, dims: [usize; 3]| [i / (dims[1] * dims[2]), i / dims[2] % dims[1], i % dims[2]];
+    for (n, o) in (0..s.batch).flat_map(|n| (0..s.out_channels).map(move |o| (n, o))) {
+        for p in 0..out.iter().product() {
+            let place = unravel(p, out);
+            for (c, t) in (0..channels).flat_map(|c| (0..s.taps()).map(move |t| (c, t))) {
+                let tap = unravel(t, s.kernel);
+                let at: [usize; 3] =
+                    std::array::from_fn(|d| (place[d] * s.stride[d] + tap[d] * s.dilate[d]).wrapping_sub(s.pad[d]));
+                if (0..3).all(|d| at[d] < s.input[d]) {
+                    let channel = n * s.in_channels + o / rows * channels + c;
+                    let pixel = (at[0] * s.input[1] + at[1]) * s.input[2] + at[2];
+                    f(
+                        (n * s.out_channels + o) * s.output_plane() + p,
+                        channel * s.input_plane() + pixel,
+                        (o * channels + c) * s.taps() + t,
+                    );
+                }
+            }
+        }
+    }
+}
+
+struct Case<T> {
+    input: Vec<T>,
+    weights: Vec<T>,
+    grad: Vec<T>,
+}
+
+fn case<T: WindowElement>(s: &ConvShape) -> Case<T> {
+    let make = |len, seed| random(len, seed).iter().map(|x| T::from(*x).unwrap()).collect();
+    Case { input: make(s.input_len(), 1), weights: make(s.weights_len(), 2), grad: make(s.output_len(), 3) }
+}
+
+fn wide<T: WindowElement>(v: &[T]) -> Vec<f64> {
+    v.iter().map(|x| x.to_f64().unwrap()).collect()
+}
+
+/// Output and gradients of input and weights.
+fn run<T: WindowElement>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
+    let seven = T::from(7.0).unwrap();
+    let mut results = [s.output_len(), s.input_len(), s.weights_len()].map(|len| vec![seven; len]);
+    conv_forward(s, &case.input, &case.weights, &ConvEpilogue::default(), &mut results[0]);
+    conv_backward_data(s, &case.grad, &case.weights, &mut results[1]);
+    conv_backward_weights(s, &case.input, &case.grad, &mut results[2]);
+    results
+}
+
+fn check<T: WindowElement>(tolerance: f64) {
+    for s in shapes() {
+        let case = case::<T>(&s);
+        let (x, w, g) = (wide(&case.input), wide(&case.weights), wide(&case.grad));
+        let mut want = [s.output_len(), s.input_len(), s.weights_len()].map(|len| vec![0.0; len]);
+        products(&s, |o, i, t| {
+            want[0][o] += x[i] * w[t];
+            want[1][i] += g[o] * w[t];
+            want[2][t] += g[o] * x[i];
+        });
+        let got = run(&s, &case);
+        for (name, (got, want)) in ["output", "input gradient", "weight gradient"].iter().zip(got.iter().zip(&want)) {
+            close(&wide(got), want, tolerance, &format!("{name} of {s:?}"));
+        }
+        let mut bias = vec![T::zero(); s.out_channels];
+        conv_backward_bias(&s, &case.grad, &mut bias);
+        let plane = s.output_plane();
+        let want: Vec<f64> = (0..s.out_channels)
+            .map(|o| (0..s.batch).flat_map(|n| &g[(n * s.out_channels + o) * plane..][..plane]).sum())
+            .collect();
+        close(&wide(&bias), &want, tolerance, &format!("bias gradient of {s:?}"));
+    }
+}
+
+#[test]
+fn equals_the_definition() {
+    check::<f64>(1e-12);
+    check::<f32>(3e-5);
+}
+
+#[test]
+fn epilogue_and_packed_weights() {
+    for s in shapes() {
+        let Case { input, weights, grad: residual } = case::<f32>(&s);
+        let bias: Vec<f32> = random(s.out_channels, 4).iter().map(|x| *x as f32).collect();
+        let mut want = vec![0.0; s.output_len()];
+        conv_forward(&s, &input, &weights, &ConvEpilogue::default(), &mut want);
+        for (i, y) in want.iter_mut().enumerate() {
+            *y = (*y + bias[i / s.output_plane() % s.out_channels] + residual[i]).max(0.0);
+        }
+        let epilogue = ConvEpilogue { bias: Some(&bias), residual: Some(&residual), activation: Activation::Relu };
+        let packed = PackedConvWeights::new(&s, &weights);
+        let mut got = vec![7.0; s.output_len()];
+        conv_forward_packed(&s, &input, &packed, &epilogue, &mut got);
+        assert!(got == want, "{s:?}");
+    }
+}
+
+#[test]
+fn threads_do_not_change_bits() {
+    let larger = [
+        plane([1, 1, 40, 200], [[7, 7], [3, 3], [1, 1], [1, 1], [1, 1]]),
+        plane([3, 1, 60, 64], [[28, 30], [3, 3], [1, 1], [1, 1], [1, 1]]),
+        plane([17, 2, 16, 32], [[14, 15], [3, 3], [2, 2], [1, 1], [1, 1]]),
+    ];
+    for s in larger.iter().chain(&shapes()) {
+        let case = case::<f32>(s);
+        let results = [1, 2, 7].map(|threads| {
+            let before = set_num_threads(threads);
+            let results = run(s, &case);
+            set_num_threads(before);
+            results
+        });
+        assert!(results[0] == results[1] && results[0] == results[2], "{s:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "elements of the weights")]
+fn lengths_are_checked() {
+    let s = shapes()[0];
+    let mut output = vec![0.0; s.output_len()];
+    conv_forward(&s, &vec![0.0f32; s.input_len()], &[0.0; 3], &ConvEpilogue::default(), &mut output);
+}
