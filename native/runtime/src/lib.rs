@@ -3,6 +3,7 @@
 pub mod executor;
 pub mod graph;
 pub mod imperative;
+pub mod io;
 pub mod passes;
 pub mod random;
 pub mod symbol;

@@ -1,8 +1,10 @@
 //! Operators on arrays, one call at a time, recorded on a tape where gradients are wanted.
 
+mod calls;
 mod invoke;
 mod tape;
 
+pub use calls::{PreparedCall, prepare};
 pub use invoke::{invoke, run};
 pub use tape::{
     GradientRequest, Tensor, backward, is_recording, is_training, mark_variables, record, set_recording, set_training,

@@ -1,0 +1,126 @@
+//! `CSVIter`: examples and labels from comma-separated values.
+
+use std::fs;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params;
+use ferromx_core::params::{Attrs, NumDType, OpParams};
+use ferromx_core::shape::{Dims, Shape};
+
+use super::mnist::IterContext;
+use super::{DataIter, InMemory};
+
+params! {
+    /// Parameters of `CSVIter`.
+    pub struct CsvParam {
+        /// File with the examples, one a line.
+        data_csv: String = required;
+        /// Shape of one example.
+        data_shape: Shape = required;
+        /// File with the labels, one a line; NULL gives labels of 0.
+        label_csv: String = (String::from("NULL"));
+        /// Shape of one label.
+        label_shape: Shape = (Shape::new(&[1]));
+        /// Examples in a batch.
+        batch_size: u32 = required, where 1..=u32::MAX;
+        /// Whether the last batch is filled up with examples from the start; otherwise it is dropped.
+        round_batch: bool = true;
+        /// Accepted for compatibility: the data is in memory, so nothing is read ahead.
+        prefetch_buffer: u64 = 4;
+        /// Accepted for compatibility: batches are in host memory.
+        ctx: IterContext = (IterContext::Gpu);
+        /// Type of data and labels; `float32` if None.
+        dtype: Option<NumDType> = None;
+    }
+}
+
+/// Reads both files and makes the iterator.
+pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    let p = CsvParam::parse(attrs)?;
+    let dtype = p.dtype.map_or(DType::F32, |d| d.0);
+    let data = read(&p.data_csv, &p.data_shape, dtype)?;
+    let n = data.shape().dim(0) as u64;
+    let label = match p.label_csv.as_str() {
+        "NULL" => NDArray::zeros(&batched(n as i64, &p.label_shape), dtype, data.context())?,
+        path => read(path, &p.label_shape, dtype)?,
+    };
+    let labels = label.shape().dim(0);
+    ensure!(labels == n as i64, "{} has {n} examples, but {} has {labels} labels", p.data_csv, p.label_csv);
+    // A label of shape (1,) is a number a row, as in MXNet.
+    let label = if p.label_shape.dims() == [1] { label.reshape(&Shape::new(&[labels]))? } else { label };
+    Ok(Box::new(InMemory {
+        data,
+        label,
+        order: (0..n).collect(),
+        batch_size: p.batch_size as usize,
+        round: p.round_batch,
+        next: 0,
+        current: None,
+    }))
+}
+
+fn batched(n: i64, example: &Shape) -> Shape {
+    let mut dims = Dims::from_slice(&[n]);
+    dims.extend_from_slice(example.dims());
+    Shape::from(dims)
+}
+
+fn read(path: &str, example: &Shape, dtype: DType) -> Result<NDArray> {
+    let width = example.checked_elements()?;
+    let text = fs::read_to_string(path).map_err(|e| Error::io(path, &e))?;
+    let mut values: Vec<f64> = Vec::new();
+    let mut rows = 0;
+    for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+        let before = values.len();
+        for field in line.split(',') {
+            values.push(
+                field
+                    .trim()
+                    .parse()
+                    .map_err(|_| Error::Format(format!("{path}, line {}: '{}' is no number", i + 1, field.trim())))?,
+            );
+        }
+        let found = values.len() - before;
+        if found != width {
+            return Err(Error::Format(format!(
+                "{path}, line {}: {found} values, but the shape {example} has {width}",
+                i + 1
+            )));
+        }
+        rows += 1;
+    }
+    ensure!(rows > 0, "{path} has no examples");
+    super::convert(NDArray::from_slice(&values, batched(rows, example).dims())?, dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iter(text: &str) -> Result<Box<dyn DataIter>> {
+        let path = std::env::temp_dir().join(format!("ferromx-csv-{}-{}", text.len(), std::process::id()));
+        fs::write(&path, text).unwrap();
+        let path = path.to_string_lossy().into_owned();
+        let attrs = [("data_csv", path.as_str()), ("data_shape", "(2,)"), ("batch_size", "2")];
+        create(&attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect())
+    }
+
+    #[test]
+    fn batches_wrap_around() {
+        let mut it = iter("1,2\n3,4\n\n5,6\n").unwrap();
+        assert!(it.next().unwrap() && it.next().unwrap());
+        let b = it.batch().unwrap();
+        assert_eq!((b.data.to_vec::<f32>().unwrap(), b.pad), (vec![5., 6., 1., 2.], 1));
+        assert_eq!(b.label.shape(), &[2].into());
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        assert!(iter("1,2\n3\n").err().unwrap().to_string().contains("line 2: 1 values"));
+        assert!(iter("1,2\n3,x4\n").err().unwrap().to_string().contains("line 2: 'x4' is no number"));
+        assert!(iter("\n").err().unwrap().to_string().contains("no examples"));
+    }
+}

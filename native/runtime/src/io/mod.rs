@@ -1,0 +1,191 @@
+//! Data iterators that read files: batches of arrays with labels.
+
+mod csv;
+mod mnist;
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::{Attrs, FieldInfo, OpParams};
+
+/// A batch of examples.
+#[derive(Clone)]
+pub struct Batch {
+    /// The examples, one a row.
+    pub data: NDArray,
+    /// Their labels, one a row.
+    pub label: NDArray,
+    /// Positions of the examples in the file.
+    pub index: Vec<u64>,
+    /// How many examples at the end repeat earlier ones to fill the batch.
+    pub pad: usize,
+}
+
+/// A source of batches.
+pub trait DataIter: Send {
+    /// Goes back before the first batch.
+    ///
+    /// # Errors
+    /// The file can no longer be read.
+    fn before_first(&mut self) -> Result<()>;
+    /// Goes to the next batch; `false` at the end.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    fn next(&mut self) -> Result<bool>;
+    /// The current batch.
+    ///
+    /// # Errors
+    /// There is none before the first call of `next`.
+    fn batch(&self) -> Result<&Batch>;
+}
+
+/// A kind of iterator.
+pub struct IterDef {
+    /// Name, such as `MNISTIter`.
+    pub name: &'static str,
+    /// What it reads and yields.
+    pub doc: &'static str,
+    fields: fn() -> Vec<FieldInfo>,
+    create: fn(&Attrs) -> Result<Box<dyn DataIter>>,
+}
+
+impl IterDef {
+    /// The parameters.
+    pub fn fields(&self) -> Vec<FieldInfo> {
+        (self.fields)()
+    }
+
+    /// Makes an iterator.
+    ///
+    /// # Errors
+    /// Parameters that do not parse, files that are missing or damaged.
+    pub fn create(&self, attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+        (self.create)(attrs).map_err(|e| e.in_operator(self.name, self.name))
+    }
+}
+
+/// The iterators there are.
+pub static ITERATORS: &[IterDef] = &[
+    IterDef {
+        name: "MNISTIter",
+        doc: "Reads images and labels in the IDX format of the MNIST database (LeCun, Cortes, Burges, 1998).",
+        fields: mnist::MnistParam::fields,
+        create: mnist::create,
+    },
+    IterDef {
+        name: "CSVIter",
+        doc: "Reads examples and labels from files of comma-separated values, one example a line.",
+        fields: csv::CsvParam::fields,
+        create: csv::create,
+    },
+];
+
+/// The iterator of this name.
+///
+/// # Errors
+/// There is none.
+pub fn find(name: &str) -> Result<&'static IterDef> {
+    ITERATORS.iter().find(|d| d.name == name).ok_or_else(|| {
+        let names: Vec<_> = ITERATORS.iter().map(|d| d.name).collect();
+        Error::NotFound(format!("there is no data iterator '{name}'; there are {}", names.join(", ")))
+    })
+}
+
+/// The array in another element type.
+fn convert(array: NDArray, dtype: DType) -> Result<NDArray> {
+    if array.dtype() == dtype {
+        return Ok(array);
+    }
+    let values = array.to_vec_as::<f64>()?;
+    dispatch!(dtype, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let values: Vec<T> = values.into_iter().map(T::from_f64).collect();
+        NDArray::from_slice(&values, array.shape().dims())
+    }, other => Err(Error::Unsupported(format!("data of type {other} cannot be read"))))
+}
+
+/// Examples in memory, served in batches: what both file formats come to.
+struct InMemory {
+    data: NDArray,
+    label: NDArray,
+    order: Vec<u64>,
+    batch_size: usize,
+    /// Whether the last batch is filled up with examples from the start.
+    round: bool,
+    next: usize,
+    current: Option<Batch>,
+}
+
+impl InMemory {
+    fn rows(&self, source: &NDArray, index: &[u64]) -> Result<NDArray> {
+        let mut shape = source.shape().clone();
+        if let Some(d) = shape.dims_mut() {
+            d[0] = index.len() as i64;
+        }
+        let out = NDArray::empty(&shape, source.dtype(), source.context())?;
+        for (to, from) in index.iter().enumerate() {
+            out.slice(to, to + 1)?.copy_from(&source.slice(*from as usize, *from as usize + 1)?)?;
+        }
+        Ok(out)
+    }
+}
+
+impl DataIter for InMemory {
+    fn before_first(&mut self) -> Result<()> {
+        self.next = 0;
+        self.current = None;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        let left = self.order.len().saturating_sub(self.next);
+        if left == 0 || (left < self.batch_size && !self.round) {
+            self.current = None;
+            return Ok(false);
+        }
+        let pad = self.batch_size.saturating_sub(left);
+        let index: Vec<u64> =
+            (self.next..self.next + self.batch_size).map(|i| self.order[i % self.order.len()]).collect();
+        self.next += self.batch_size;
+        let (data, label) = (self.rows(&self.data, &index)?, self.rows(&self.label, &index)?);
+        self.current = Some(Batch { data, label, index, pad });
+        Ok(true)
+    }
+
+    fn batch(&self) -> Result<&Batch> {
+        self.current
+            .as_ref()
+            .ok_or_else(|| Error::Value("there is no current batch: call next() and check that it is true".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_batches_are_padded_or_dropped() {
+        let make = |round| InMemory {
+            data: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5, 1]).unwrap(),
+            label: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5]).unwrap(),
+            order: (0..5).collect(),
+            batch_size: 2,
+            round,
+            next: 0,
+            current: None,
+        };
+        let mut it = make(true);
+        assert!(it.batch().is_err());
+        let mut seen = Vec::new();
+        while it.next().unwrap() {
+            let b = it.batch().unwrap();
+            seen.push((b.data.to_vec::<f32>().unwrap(), b.pad));
+        }
+        assert_eq!(seen, [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
+        let mut it = make(false);
+        assert_eq!((it.next(), it.next(), it.next()), (Ok(true), Ok(true), Ok(false)));
+        it.before_first().unwrap();
+        assert_eq!(it.next(), Ok(true));
+    }
+}
