@@ -3,11 +3,12 @@
 //! A loop is compiled for at most four lane types (`f32`, `f64`, `i32`, `i64`); the other element types are converted
 //! block by block through buffers that stay in the first-level cache. So nine data types cost no more code than four.
 
+use crate::par::Plain;
 use ferromx_core::dtype::{Element, bf16, f16};
 use half::slice::HalfFloatSliceExt;
 
 /// A type that loops compute in.
-pub trait Lane: Element + Load<Self> + Store<Self> {}
+pub trait Lane: Element + Plain + Load<Self> + Store<Self> {}
 
 impl Lane for f32 {}
 impl Lane for f64 {}

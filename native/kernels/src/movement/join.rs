@@ -1,0 +1,48 @@
+//! Joining arrays along an axis, and cutting them apart.
+
+use super::{GRAIN, Item};
+use crate::par;
+
+/// Joins arrays along an axis. Each part is its elements and the number of them that belong to one index of the axes
+/// before the joined one: length of the joined axis times the lengths of the axes after it.
+///
+/// # Panics
+/// If the parts do not all have the same number of rows, or do not fill `dst`.
+pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
+    let width: usize = parts.iter().map(|p| p.1).sum();
+    if width == 0 {
+        assert!(dst.is_empty(), "no parts to fill {} elements", dst.len());
+        return;
+    }
+    let rows = dst.len() / width;
+    assert_eq!(dst.len(), rows * width, "rows of {width} elements do not fill {}", dst.len());
+    for (part, n) in parts {
+        assert_eq!(part.len(), rows * n, "a part of {} elements does not have {rows} rows of {n}", part.len());
+    }
+    par::parallel_rows(dst, width, (GRAIN / width).max(1), |r, dst| {
+        let mut at = 0;
+        for (part, n) in parts {
+            dst[at..at + n].copy_from_slice(&part[r * n..(r + 1) * n]);
+            at += n;
+        }
+    });
+}
+
+/// Cuts an array apart along an axis; the parts are described as in [`concat`].
+///
+/// # Panics
+/// If the parts do not all have the same number of rows, or are not filled by `src`.
+pub fn split<T: Item>(src: &[T], parts: &mut [(&mut [T], usize)]) {
+    let width: usize = parts.iter().map(|p| p.1).sum();
+    let rows = src.len().checked_div(width).unwrap_or(0);
+    assert_eq!(src.len(), rows * width, "rows of {width} elements do not make up {}", src.len());
+    let mut at = 0;
+    for (part, n) in parts {
+        let n = *n;
+        assert_eq!(part.len(), rows * n, "a part of {} elements does not have {rows} rows of {n}", part.len());
+        par::parallel_rows(part, n, (GRAIN / n.max(1)).max(1), |r, dst| {
+            dst.copy_from_slice(&src[r * width + at..r * width + at + n]);
+        });
+        at += n;
+    }
+}

@@ -1,0 +1,70 @@
+//! Kernels that move elements without looking at them: transposition, slices, repetition, joining, padding.
+//!
+//! They take any plain element. To keep the library small, callers may view elements as unsigned integers of their size
+//! first. Sources and destinations never overlap.
+
+mod join;
+mod pad;
+mod strided;
+#[cfg(test)]
+mod tests;
+mod transpose;
+
+pub use join::{concat, split};
+pub use pad::{Padding, pad};
+pub use strided::{broadcast_to, flip, repeat, slice, slice_assign, slice_fill, tile};
+pub use transpose::transpose;
+
+/// What can be moved.
+pub trait Item: Copy + Default + Send + Sync {}
+
+impl<T: Copy + Default + Send + Sync> Item for T {}
+
+/// An axis of a strided view: its length and the distance between neighbours, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Axis {
+    n: usize,
+    stride: isize,
+}
+
+/// Elements moved by one parallel chunk, at least.
+const GRAIN: usize = 1 << 16;
+
+/// Drops axes of length 1 and merges neighbours that lie in memory like one axis.
+fn merge_axes(axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
+    let mut merged: Vec<Axis> = vec![];
+    for axis in axes.into_iter().filter(|a| a.n != 1) {
+        match merged.last_mut() {
+            Some(last) if last.stride == axis.n as isize * axis.stride => {
+                *last = Axis { n: last.n * axis.n, stride: axis.stride };
+            }
+            _ => merged.push(axis),
+        }
+    }
+    merged
+}
+
+/// The strides of a contiguous array.
+fn contiguous(shape: &[usize]) -> Vec<isize> {
+    let mut strides = vec![1; shape.len()];
+    for i in (1..shape.len()).rev() {
+        strides[i - 1] = strides[i] * shape[i] as isize;
+    }
+    strides
+}
+
+/// The place of the `index`-th element of a view in row-major order, relative to the first.
+fn place(axes: &[Axis], mut index: usize) -> isize {
+    let mut at = 0;
+    for axis in axes.iter().rev() {
+        at += (index % axis.n) as isize * axis.stride;
+        index /= axis.n;
+    }
+    at
+}
+
+/// Panics unless `len` elements make up `shape`.
+#[track_caller]
+fn check_shape(len: usize, shape: &[usize]) {
+    assert_eq!(len, shape.iter().product(), "{len} elements do not have shape {shape:?}");
+}

@@ -1,0 +1,203 @@
+//! Copies between contiguous arrays and strided views of others.
+
+use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, place};
+use crate::par;
+
+/// Writes the elements of a view of `src`, which starts at `start`, to the contiguous `dst`. `axes` are merged.
+pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut [T]) {
+    let (inner, outer) = match axes.split_last() {
+        Some((&inner, outer)) => (inner, outer),
+        None => (Axis { n: 1, stride: 1 }, &[][..]),
+    };
+    if dst.is_empty() {
+        return;
+    }
+    if outer.is_empty() && inner.n > 2 * GRAIN {
+        return par::parallel_rows(dst, GRAIN, 1, |i, dst| {
+            let start = start as isize + (i * GRAIN) as isize * inner.stride;
+            gather_run(src, start as usize, inner.stride, dst);
+        });
+    }
+    par::parallel_rows(dst, inner.n, (GRAIN / inner.n).max(1), |i, dst| {
+        gather_run(src, (start as isize + place(outer, i)) as usize, inner.stride, dst);
+    });
+}
+
+#[inline(always)]
+fn gather_run<T: Item>(src: &[T], start: usize, stride: isize, dst: &mut [T]) {
+    let n = dst.len();
+    match stride {
+        1 => dst.copy_from_slice(&src[start..start + n]),
+        0 => dst.fill(src[start]),
+        _ if stride > 0 => {
+            for (d, s) in dst.iter_mut().zip(src[start..].iter().step_by(stride as usize)) {
+                *d = *s;
+            }
+        }
+        _ => {
+            for (d, s) in dst.iter_mut().zip(src[..=start].iter().rev().step_by(stride.unsigned_abs())) {
+                *d = *s;
+            }
+        }
+    }
+}
+
+/// The first element and the merged axes of `begin + step * i` for i in `out_shape`, within an array of `shape`.
+fn slice_axes(shape: &[usize], begin: &[usize], step: &[isize], out_shape: &[usize]) -> (usize, Vec<Axis>) {
+    let rank = shape.len();
+    assert!(
+        begin.len() == rank && step.len() == rank && out_shape.len() == rank,
+        "a slice of {shape:?} needs {rank} values of begin, step and shape"
+    );
+    for i in 0..rank {
+        let last = begin[i] as isize + out_shape[i].saturating_sub(1) as isize * step[i];
+        assert!(
+            out_shape[i] == 0 || begin[i] < shape[i] && (0..shape[i] as isize).contains(&last),
+            "axis {i} of length {}: elements {} to {last} are not within it",
+            shape[i],
+            begin[i]
+        );
+    }
+    let strides = contiguous(shape);
+    let start = begin.iter().zip(&strides).map(|(b, s)| b * *s as usize).sum();
+    (start, merge_axes((0..rank).map(|i| Axis { n: out_shape[i], stride: strides[i] * step[i] })))
+}
+
+/// Copies the elements `begin + step * i` of `src`, for i in `out_shape`, to `dst`. Steps may be negative.
+///
+/// # Panics
+/// If an element lies outside `shape`, or a length does not fit its shape.
+pub fn slice<T: Item>(
+    (src, shape): (&[T], &[usize]),
+    begin: &[usize],
+    step: &[isize],
+    (dst, out_shape): (&mut [T], &[usize]),
+) {
+    check_shape(src.len(), shape);
+    check_shape(dst.len(), out_shape);
+    let (start, axes) = slice_axes(shape, begin, step, out_shape);
+    gather(src, start, &axes, dst);
+}
+
+/// Calls `f` with each innermost run of a slice: the number of its first element in the slice, its place in `dst`, its
+/// length and stride.
+fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl FnMut(usize, usize, usize, isize)) {
+    let (inner, outer) = match axes.split_last() {
+        Some((&inner, outer)) => (inner, outer),
+        None => (Axis { n: 1, stride: 1 }, &[][..]),
+    };
+    if size == 0 {
+        return;
+    }
+    for i in 0..size / inner.n {
+        f(i * inner.n, (start as isize + place(outer, i)) as usize, inner.n, inner.stride);
+    }
+}
+
+/// Writes `src` to the elements `begin + step * i` of `dst`, for i in `src_shape`.
+///
+/// # Panics
+/// If an element lies outside `shape`, or a length does not fit its shape.
+pub fn slice_assign<T: Item>(
+    (src, src_shape): (&[T], &[usize]),
+    begin: &[usize],
+    step: &[isize],
+    (dst, shape): (&mut [T], &[usize]),
+) {
+    check_shape(src.len(), src_shape);
+    check_shape(dst.len(), shape);
+    let (start, axes) = slice_axes(shape, begin, step, src_shape);
+    for_each_run(start, &axes, src.len(), |from, to, n, stride| {
+        let src = &src[from..from + n];
+        if stride == 1 {
+            return dst[to..to + n].copy_from_slice(src);
+        }
+        for (i, &v) in src.iter().enumerate() {
+            dst[(to as isize + i as isize * stride) as usize] = v;
+        }
+    });
+}
+
+/// Writes `value` to the elements `begin + step * i` of `dst`, for i in `slice_shape`.
+///
+/// # Panics
+/// If an element lies outside `shape`, or a length does not fit its shape.
+pub fn slice_fill<T: Item>(
+    value: T,
+    slice_shape: &[usize],
+    begin: &[usize],
+    step: &[isize],
+    (dst, shape): (&mut [T], &[usize]),
+) {
+    check_shape(dst.len(), shape);
+    let (start, axes) = slice_axes(shape, begin, step, slice_shape);
+    for_each_run(start, &axes, slice_shape.iter().product(), |_, to, n, stride| {
+        for i in 0..n as isize {
+            dst[(to as isize + i * stride) as usize] = value;
+        }
+    });
+}
+
+/// Repeats `src` along its axes of length 1 (or missing at the front) to fill `out_shape`.
+///
+/// # Panics
+/// If `shape` cannot be broadcast, or a length does not fit its shape.
+pub fn broadcast_to<T: Item>(src: &[T], shape: &[usize], (dst, out_shape): (&mut [T], &[usize])) {
+    check_shape(src.len(), shape);
+    check_shape(dst.len(), out_shape);
+    let missing = out_shape.len().checked_sub(shape.len());
+    let missing = missing.unwrap_or_else(|| panic!("shape {shape:?} has more axes than {out_shape:?}"));
+    let strides = contiguous(shape);
+    let axes = merge_axes(out_shape.iter().enumerate().map(|(i, &n)| {
+        let (len, stride) = if i < missing { (1, 0) } else { (shape[i - missing], strides[i - missing]) };
+        assert!(len == n || len == 1, "shape {shape:?} cannot be broadcast to {out_shape:?}");
+        Axis { n, stride: if len == 1 { 0 } else { stride } }
+    }));
+    gather(src, 0, &axes, dst);
+}
+
+/// Reverses the order of the elements along `axes`.
+///
+/// # Panics
+/// If there is no such axis, or a length does not fit.
+pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) {
+    check_shape(src.len(), shape);
+    check_shape(dst.len(), shape);
+    assert!(axes.iter().all(|&a| a < shape.len()), "{shape:?} does not have all axes of {axes:?}");
+    if src.is_empty() {
+        return;
+    }
+    let flipped = |i: usize| axes.contains(&i);
+    let begin: Vec<usize> = shape.iter().enumerate().map(|(i, n)| if flipped(i) { n - 1 } else { 0 }).collect();
+    let step: Vec<isize> = (0..shape.len()).map(|i| if flipped(i) { -1 } else { 1 }).collect();
+    slice((src, shape), &begin, &step, (dst, shape));
+}
+
+/// Lays `reps[i]` copies of `src` side by side along axis `i`. The shorter of `shape` and `reps` is extended by ones at
+/// the front, as in NumPy.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn tile<T: Item>(src: &[T], shape: &[usize], reps: &[usize], dst: &mut [T]) {
+    check_shape(src.len(), shape);
+    assert_eq!(dst.len(), src.len() * reps.iter().product::<usize>(), "{reps:?} copies of {shape:?} do not fill it");
+    let rank = shape.len().max(reps.len());
+    let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
+    let strides = contiguous(shape);
+    let axes = (0..rank).flat_map(|i| {
+        let stride = (i + shape.len()).checked_sub(rank).map_or(0, |i| strides[i]);
+        [Axis { n: at(reps, i), stride: 0 }, Axis { n: at(shape, i), stride }]
+    });
+    gather(src, 0, &merge_axes(axes), dst);
+}
+
+/// Repeats each element of the middle axis of `src`, seen as (outer, n, inner), `times` times in a row.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn repeat<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), times: usize, dst: &mut [T]) {
+    check_shape(src.len(), &[outer, n, inner]);
+    check_shape(dst.len(), &[outer, n, times, inner]);
+    let axis = |n, stride: usize| Axis { n, stride: stride as isize };
+    gather(src, 0, &merge_axes([axis(outer * n, inner), axis(times, 0), axis(inner, 1)]), dst);
+}

@@ -1,0 +1,151 @@
+use super::*;
+
+/// The place of an index in a contiguous array.
+fn at(shape: &[usize], index: &[usize]) -> usize {
+    index.iter().zip(shape).fold(0, |p, (i, n)| p * n + i)
+}
+
+fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
+    (0..shape.iter().product())
+        .map(|flat: usize| {
+            let mut rest = flat;
+            let mut index = vec![0; shape.len()];
+            for k in (0..shape.len()).rev() {
+                index[k] = rest % shape[k];
+                rest /= shape[k];
+            }
+            index
+        })
+        .collect()
+}
+
+fn count<T: From<u8> + Copy>(shape: &[usize]) -> Vec<T> {
+    (0..shape.iter().product::<usize>()).map(|i| T::from((i % 251) as u8)).collect()
+}
+
+fn check_transpose<T: Item + From<u8> + PartialEq + std::fmt::Debug>(shape: &[usize], perm: &[usize]) {
+    let x: Vec<T> = count(shape);
+    let mut y = vec![T::default(); x.len()];
+    transpose(&x, shape, perm, &mut y);
+    let out: Vec<usize> = perm.iter().map(|&p| shape[p]).collect();
+    for (k, index) in indices(&out).iter().enumerate() {
+        let mut from = vec![0; shape.len()];
+        for (i, &p) in perm.iter().enumerate() {
+            from[p] = index[i];
+        }
+        assert_eq!(y[k], x[at(shape, &from)], "{shape:?} {perm:?} {index:?}");
+    }
+}
+
+#[test]
+fn all_permutations() {
+    let cases: &[(&[usize], &[usize])] = &[
+        (&[], &[]),
+        (&[5], &[0]),
+        (&[1, 1], &[1, 0]),
+        (&[33, 50], &[1, 0]),
+        (&[400, 401], &[1, 0]),
+        (&[3, 16, 32], &[0, 2, 1]),
+        (&[20, 3, 40], &[2, 1, 0]),
+        (&[20, 30, 4], &[1, 0, 2]),
+        (&[20, 3, 40], &[1, 2, 0]),
+        (&[2, 17, 5, 33], &[0, 2, 3, 1]),
+        (&[2, 17, 5, 33], &[3, 1, 0, 2]),
+        (&[2, 3, 1, 4, 5], &[4, 2, 0, 3, 1]),
+        (&[3, 0, 2], &[2, 0, 1]),
+    ];
+    for (shape, perm) in cases {
+        check_transpose::<u8>(shape, perm);
+        check_transpose::<u16>(shape, perm);
+        check_transpose::<u32>(shape, perm);
+        check_transpose::<u64>(shape, perm);
+    }
+}
+
+#[test]
+fn slices_read_and_write_the_same_elements() {
+    let shape = [7, 6, 5];
+    let x: Vec<u32> = count(&shape);
+    let cases: [([usize; 3], [isize; 3], [usize; 3]); 5] = [
+        ([0, 0, 0], [1, 1, 1], [7, 6, 5]),
+        ([1, 2, 0], [2, 1, 1], [3, 4, 5]),
+        ([6, 5, 4], [-1, -2, -3], [7, 3, 2]),
+        ([3, 0, 2], [1, 1, 1], [1, 6, 1]),
+        ([3, 0, 2], [1, 1, 1], [0, 6, 1]),
+    ];
+    for (begin, step, out) in cases {
+        let mut y = vec![0; out.iter().product()];
+        slice((&x, &shape), &begin, &step, (&mut y, &out));
+        let from = |index: &[usize]| {
+            let source: Vec<usize> =
+                (0..3).map(|k| (begin[k] as isize + index[k] as isize * step[k]) as usize).collect();
+            at(&shape, &source)
+        };
+        let mut assigned = vec![999; x.len()];
+        slice_assign((&y, &out), &begin, &step, (&mut assigned, &shape));
+        let mut filled = vec![0; x.len()];
+        slice_fill(1, &out, &begin, &step, (&mut filled, &shape));
+        let places: Vec<usize> = indices(&out).iter().map(|i| from(i)).collect();
+        for (k, &p) in places.iter().enumerate() {
+            assert_eq!(y[k], x[p]);
+        }
+        for p in 0..x.len() {
+            let inside = places.contains(&p);
+            assert_eq!(assigned[p], if inside { x[p] } else { 999 });
+            assert_eq!(filled[p], u32::from(inside));
+        }
+    }
+}
+
+#[test]
+fn repetitions() {
+    let x: Vec<u16> = count(&[2, 3]);
+    let mut y = vec![0; 12];
+    tile(&x, &[2, 3], &[1, 2], &mut y);
+    assert_eq!(y, [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]);
+    tile(&x, &[2, 3], &[2, 1, 1], &mut y);
+    assert_eq!(y, [0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5]);
+    repeat(&x, (1, 2, 3), 2, &mut y);
+    assert_eq!(y, [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]);
+    repeat(&x, (2, 3, 1), 2, &mut y);
+    assert_eq!(y, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    broadcast_to(&x, &[2, 1, 3], (&mut y, &[2, 2, 3]));
+    assert_eq!(y, [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]);
+    let mut y = vec![0; 6];
+    flip(&x, &[2, 3], &[1], &mut y);
+    assert_eq!(y, [2, 1, 0, 5, 4, 3]);
+    flip(&x, &[2, 3], &[0, 1], &mut y);
+    assert_eq!(y, [5, 4, 3, 2, 1, 0]);
+    let big: Vec<u32> = (0..300_000).collect();
+    let mut y = vec![0; big.len()];
+    flip(&big, &[big.len()], &[0], &mut y);
+    assert!(y.iter().rev().eq(&big));
+}
+
+#[test]
+fn split_undoes_concat() {
+    let (a, b): (Vec<u32>, Vec<u32>) = (count(&[3, 2]), count(&[3, 4]));
+    let mut y = vec![0; 18];
+    concat(&[(&a, 2), (&[], 0), (&b, 4)], &mut y);
+    assert_eq!(y[..8], [0, 1, 0, 1, 2, 3, 2, 3]);
+    let (mut c, mut d, mut none) = (vec![9; 6], vec![9; 12], []);
+    split(&y, &mut [(&mut c, 2), (&mut none, 0), (&mut d, 4)]);
+    assert_eq!((a, b), (c, d));
+}
+
+#[test]
+fn paddings() {
+    let x = [1u8, 2, 3];
+    let mut y = [0; 8];
+    pad(&x, &[3], &[(2, 3)], Padding::Constant(9), &mut y);
+    assert_eq!(y, [9, 9, 1, 2, 3, 9, 9, 9]);
+    pad(&x, &[3], &[(2, 3)], Padding::Edge, &mut y);
+    assert_eq!(y, [1, 1, 1, 2, 3, 3, 3, 3]);
+    pad(&x, &[3], &[(2, 3)], Padding::Reflect, &mut y);
+    assert_eq!(y, [3, 2, 1, 2, 3, 2, 1, 2]);
+    let mut y = [0; 12];
+    pad(&[1, 2, 3, 4], &[2, 2], &[(1, 0), (1, 1)], Padding::Constant(0), &mut y);
+    assert_eq!(y, [0, 0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0]);
+    pad(&[1, 2, 3, 4], &[2, 2], &[(1, 0), (1, 1)], Padding::Reflect, &mut y);
+    assert_eq!(y, [4, 3, 4, 3, 2, 1, 2, 1, 4, 3, 4, 3]);
+}

@@ -1,0 +1,169 @@
+//! What a reduction does with its elements.
+
+use crate::map::Lane;
+use crate::math;
+
+/// Arithmetic that all lanes share; integers wrap around.
+pub trait Number: Lane {
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// The number below or equal to all others.
+    const LOWEST: Self;
+    /// The number above or equal to all others.
+    const HIGHEST: Self;
+    /// The sum.
+    fn plus(self, other: Self) -> Self;
+    /// The product.
+    fn times(self, other: Self) -> Self;
+    /// The quotient; of integers the truncated one, and 0 when dividing by 0.
+    fn over(self, other: Self) -> Self;
+    /// The absolute value.
+    fn magnitude(self) -> Self;
+    /// The square root; of integers that of their double precision value, truncated.
+    fn root(self) -> Self;
+    /// Whether this is not a number.
+    fn not_a_number(self) -> bool;
+    /// A count of elements as a number.
+    fn count(n: usize) -> Self;
+}
+
+macro_rules! float {
+    ($($t:ident)*) => {$(
+        impl Number for $t {
+            const ZERO: $t = 0.0;
+            const ONE: $t = 1.0;
+            const LOWEST: $t = $t::NEG_INFINITY;
+            const HIGHEST: $t = $t::INFINITY;
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t {
+                self + other
+            }
+            #[inline(always)]
+            fn times(self, other: $t) -> $t {
+                self * other
+            }
+            #[inline(always)]
+            fn over(self, other: $t) -> $t {
+                self / other
+            }
+            #[inline(always)]
+            fn magnitude(self) -> $t {
+                self.abs()
+            }
+            #[inline(always)]
+            fn root(self) -> $t {
+                self.sqrt()
+            }
+            #[inline(always)]
+            fn not_a_number(self) -> bool {
+                self.is_nan()
+            }
+            #[inline(always)]
+            fn count(n: usize) -> $t {
+                n as $t
+            }
+        }
+    )*};
+}
+float!(f32 f64);
+
+macro_rules! integer {
+    ($($t:ident)*) => {$(
+        impl Number for $t {
+            const ZERO: $t = 0;
+            const ONE: $t = 1;
+            const LOWEST: $t = $t::MIN;
+            const HIGHEST: $t = $t::MAX;
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn times(self, other: $t) -> $t {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn over(self, other: $t) -> $t {
+                if other == 0 { 0 } else { self.wrapping_div(other) }
+            }
+            #[inline(always)]
+            fn magnitude(self) -> $t {
+                self.wrapping_abs()
+            }
+            #[inline(always)]
+            fn root(self) -> $t {
+                (self as f64).sqrt() as $t
+            }
+            #[inline(always)]
+            fn not_a_number(self) -> bool {
+                false
+            }
+            #[inline(always)]
+            fn count(n: usize) -> $t {
+                n as $t
+            }
+        }
+    )*};
+}
+integer!(i32 i64);
+
+/// A reduction: elements are mapped, merged in a fixed tree, and the result is finished.
+pub trait Reducer<C: Number>: 'static {
+    /// What merging leaves unchanged.
+    const IDENTITY: C;
+    /// Prepares an element.
+    fn map(x: C) -> C;
+    /// Joins two intermediate results.
+    fn merge(a: C, b: C) -> C;
+    /// Turns the intermediate result over `n` elements into the final one.
+    fn finish(x: C, n: C) -> C;
+}
+
+macro_rules! reducers {
+    ($($(#[$doc:meta])* $name:ident: $identity:ident, |$x:ident| $map:expr, |$a:ident, $b:ident| $merge:expr, |$r:ident, $n:ident| $finish:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl<C: Number> Reducer<C> for $name {
+            const IDENTITY: C = C::$identity;
+            #[inline(always)]
+            fn map($x: C) -> C {
+                $map
+            }
+            #[inline(always)]
+            fn merge($a: C, $b: C) -> C {
+                $merge
+            }
+            #[inline(always)]
+            fn finish($r: C, $n: C) -> C {
+                $finish
+            }
+        }
+    )*};
+}
+
+reducers! {
+    /// The sum.
+    Sum: ZERO, |x| x, |a, b| a.plus(b), |r, _n| r;
+    /// The arithmetic mean.
+    Mean: ZERO, |x| x, |a, b| a.plus(b), |r, n| r.over(n);
+    /// The product.
+    Prod: ONE, |x| x, |a, b| a.times(b), |r, _n| r;
+    /// The largest element, NaN if there is one.
+    Max: LOWEST, |x| x, |a, b| math::maximum(a, b), |r, _n| r;
+    /// The smallest element, NaN if there is one.
+    Min: HIGHEST, |x| x, |a, b| math::minimum(a, b), |r, _n| r;
+    /// The sum of the elements that are not NaN.
+    NanSum: ZERO, |x| if x.not_a_number() { C::ZERO } else { x }, |a, b| a.plus(b), |r, _n| r;
+    /// The product of the elements that are not NaN.
+    NanProd: ONE, |x| if x.not_a_number() { C::ONE } else { x }, |a, b| a.times(b), |r, _n| r;
+    /// The sum of squares.
+    SumSquares: ZERO, |x| x.times(x), |a, b| a.plus(b), |r, _n| r;
+    /// The sum of absolute values.
+    L1Norm: ZERO, |x| x.magnitude(), |a, b| a.plus(b), |r, _n| r;
+    /// The square root of the sum of squares.
+    L2Norm: ZERO, |x| x.times(x), |a, b| a.plus(b), |r, _n| r.root();
+}
