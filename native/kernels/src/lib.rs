@@ -16,4 +16,5 @@ pub mod pool;
 pub mod reduce;
 pub mod simd;
 pub mod softmax;
+pub mod sort;
 pub mod zip;

@@ -1,0 +1,138 @@
+//! Sorting along the last axis: stable, by radix on keys that keep the order of the elements.
+//!
+//! NaN counts as larger than every number (MXNet leaves its place to chance), and -0 equals 0.
+
+mod key;
+mod radix;
+#[cfg(test)]
+mod tests;
+
+pub use key::SortKey;
+
+use crate::par;
+use ferromx_core::dtype::Element;
+use key::Bits;
+
+/// Elements sorted by one parallel chunk of short rows, at least.
+const GRAIN: usize = 1 << 13;
+/// Rows up to this length are sorted by comparison.
+const SHORT: usize = 256;
+
+/// The order of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Smallest first.
+    Ascending,
+    /// Largest first; equal elements still in their original order.
+    Descending,
+}
+
+/// An element's key, inverted for descending order, so that the smallest key always comes first.
+#[inline(always)]
+fn ordered<T: SortKey>(x: T, order: Order) -> T::Key {
+    let key = x.key();
+    if order == Order::Descending { key.inverted() } else { key }
+}
+
+/// Sorts each row of `width` elements. Equal zeros may change places, NaNs lose their payload.
+///
+/// # Panics
+/// If the lengths differ or are no multiple of `width`.
+pub fn sort<T: SortKey>(src: &[T], width: usize, order: Order, dst: &mut [T]) {
+    check(src.len(), width, dst.len(), width);
+    each_row(width, dst, width, |r, dst| {
+        let src = &src[r * width..(r + 1) * width];
+        if width <= SHORT {
+            dst.copy_from_slice(src);
+            dst.sort_by_key(|&x| ordered(x, order));
+        } else {
+            let value = |k: T::Key| T::from_key(if order == Order::Descending { k.inverted() } else { k });
+            let keys = src.iter().map(|x| x.value_key());
+            let keys = keys.map(|k| if order == Order::Descending { k.inverted() } else { k });
+            dst.iter_mut().zip(radix::sort(keys)).for_each(|(d, k)| *d = value(k));
+        }
+    });
+}
+
+/// The positions, within each row of `width` elements, of the elements in sorted order.
+///
+/// # Panics
+/// If the lengths differ or are no multiple of `width`, or a row has 2^32 elements or more.
+pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, dst: &mut [I]) {
+    check(src.len(), width, dst.len(), width);
+    each_row(width, dst, width, |r, dst| {
+        let places = places(&src[r * width..(r + 1) * width], order);
+        dst.iter_mut().zip(places).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
+    });
+}
+
+/// The sorted positions of a row.
+fn places<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
+    if row.len() <= SHORT {
+        let mut places: Vec<u32> = (0..row.len() as u32).collect();
+        places.sort_by_key(|&p| ordered(row[p as usize], order));
+        return places;
+    }
+    radix::argsort(row.iter().map(|&x| ordered(x, order))).collect()
+}
+
+/// The positions, within each row of `width` elements, of its `k` first elements in sorted order.
+///
+/// # Panics
+/// If `k` exceeds `width` or the lengths do not fit.
+pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Order, dst: &mut [I]) {
+    assert!(k <= width, "there are no {k} elements in a row of {width}");
+    check(src.len(), width, dst.len(), k);
+    each_row(width, dst, k, |r, dst| {
+        let row = &src[r * width..(r + 1) * width];
+        let first = if k * 8 <= width { smallest(row, k, order) } else { places(row, order) };
+        dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
+    });
+}
+
+/// The positions of the `k` first elements in order. A bound on the k-th key, tightened from time to time, lets most
+/// elements be passed over after one comparison.
+fn smallest<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<u32> {
+    let room = (4 * k).max(1024);
+    let mut found: Vec<(T::Key, u32)> = Vec::with_capacity(room + 64);
+    let mut bound = None;
+    for (c, chunk) in row.chunks(64).enumerate() {
+        let keys = |x: &T| ordered(*x, order);
+        if let Some(bound) = bound {
+            // An element equal to the bound comes later than those found, so it is not among the first.
+            if !chunk.iter().fold(false, |any, x| any | (keys(x) < bound)) {
+                continue;
+            }
+        }
+        let hits = chunk.iter().enumerate().map(|(i, x)| (keys(x), (c * 64 + i) as u32));
+        found.extend(hits.filter(|hit| bound.is_none_or(|b| hit.0 < b)));
+        if found.len() > room {
+            found.select_nth_unstable(k.max(1) - 1);
+            found.truncate(k);
+            bound = found.iter().map(|f| f.0).max();
+        }
+    }
+    found.sort_unstable();
+    found.truncate(k);
+    found.into_iter().map(|f| f.1).collect()
+}
+
+#[track_caller]
+fn check(src: usize, width: usize, dst: usize, k: usize) {
+    let rows = src.checked_div(width).unwrap_or(0);
+    assert_eq!(src, rows * width, "{src} elements are no rows of {width}");
+    assert!(dst == rows * k || width == 0, "{dst} places do not hold {rows} rows of {k}");
+    assert!(u32::try_from(width).is_ok(), "a row of {width} elements is too long to be sorted");
+}
+
+/// Calls `f` for each row of the destination, `k` elements for `width` of the source.
+fn each_row<T: Send>(width: usize, dst: &mut [T], k: usize, f: impl Fn(usize, &mut [T]) + Sync) {
+    if k == 0 {
+        return;
+    }
+    if dst.len() == k {
+        // One long row is parallel inside.
+        return f(0, dst);
+    }
+    par::parallel_rows(dst, k, (GRAIN / width.max(1)).max(1), f);
+}

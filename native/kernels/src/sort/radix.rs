@@ -1,0 +1,127 @@
+//! Least significant digit radix sort with digits of 11 bits; long arrays are sorted in pieces that are then merged.
+
+use super::key::Bits;
+use crate::par;
+
+const DIGITS: usize = 1 << 11;
+/// Items of a piece that is worth a thread.
+const PIECE: usize = 1 << 16;
+/// Items of one parallel chunk of a merge.
+const MERGE: usize = 1 << 15;
+
+/// What is sorted: a key alone or with a position.
+trait Keyed: Copy + Default + Send + Sync {
+    type Key: Bits;
+    fn key(&self) -> Self::Key;
+}
+
+impl<K: Bits> Keyed for (K, u32) {
+    type Key = K;
+    #[inline(always)]
+    fn key(&self) -> K {
+        self.0
+    }
+}
+
+impl<K: Bits> Keyed for (K,) {
+    type Key = K;
+    #[inline(always)]
+    fn key(&self) -> K {
+        self.0
+    }
+}
+
+/// The keys in ascending order.
+pub(super) fn sort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = K> {
+    sorted(keys.map(|k| (k,)).collect()).into_iter().map(|k| k.0)
+}
+
+/// The positions of the keys in ascending order; of equal ones the first comes first.
+pub(super) fn argsort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = u32> {
+    sorted(keys.zip(0..).collect()).into_iter().map(|k| k.1)
+}
+
+fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
+    let mut other = vec![I::default(); items.len()];
+    // The result does not depend on the number of pieces: a stable order is unique.
+    let threads = par::num_threads().next_power_of_two().min(16);
+    let pieces = threads.min((items.len() / PIECE).max(1));
+    let mut run = items.len().div_ceil(pieces).max(1);
+    par::parallel_rows2((&mut items, run), (&mut other, run), 1, |_, a, b| lsd(a, b));
+    while run < items.len() {
+        merge_runs(&items, run, &mut other);
+        std::mem::swap(&mut items, &mut other);
+        run *= 2;
+    }
+    items
+}
+
+/// Sorts `a` with the help of `b`.
+fn lsd<I: Keyed>(a: &mut [I], b: &mut [I]) {
+    let passes = I::Key::WIDTH.div_ceil(11) as usize;
+    let mut counts = vec![[0u32; DIGITS]; passes];
+    for item in a.iter() {
+        for (pass, counts) in counts.iter_mut().enumerate() {
+            counts[item.key().digit(11 * pass as u32)] += 1;
+        }
+    }
+    let (mut from, mut to) = (a, b);
+    let mut swapped = false;
+    for (pass, counts) in counts.iter_mut().enumerate() {
+        if counts.iter().any(|&c| c as usize == from.len()) {
+            continue;
+        }
+        let mut start = 0;
+        for c in counts.iter_mut() {
+            start += std::mem::replace(c, start);
+        }
+        for item in from.iter() {
+            let place = &mut counts[item.key().digit(11 * pass as u32)];
+            to[*place as usize] = *item;
+            *place += 1;
+        }
+        std::mem::swap(&mut from, &mut to);
+        swapped = !swapped;
+    }
+    if swapped {
+        to.copy_from_slice(from);
+    }
+}
+
+/// Merges neighbouring sorted runs of `run` items.
+fn merge_runs<I: Keyed>(src: &[I], run: usize, dst: &mut [I]) {
+    for (src, dst) in src.chunks(2 * run).zip(dst.chunks_mut(2 * run)) {
+        let (left, right) = src.split_at(run.min(src.len()));
+        par::parallel_rows(dst, MERGE, 1, |i, dst| {
+            let (l, r) = (taken(left, right, i * MERGE), taken(left, right, i * MERGE + dst.len()));
+            merge(&left[l..r], &right[i * MERGE - l..i * MERGE + dst.len() - r], dst);
+        });
+    }
+}
+
+/// How many of the first `k` items of the merged runs come from the left one.
+fn taken<I: Keyed>(left: &[I], right: &[I], k: usize) -> usize {
+    let (mut low, mut high) = (k.saturating_sub(right.len()), k.min(left.len()));
+    while low < high {
+        let middle = (low + high) / 2;
+        if left[middle].key() <= right[k - 1 - middle].key() {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+fn merge<I: Keyed>(left: &[I], right: &[I], dst: &mut [I]) {
+    let (mut l, mut r) = (0, 0);
+    for d in dst {
+        let from_left = match (left.get(l), right.get(r)) {
+            (Some(a), Some(b)) => a.key() <= b.key(),
+            (a, _) => a.is_some(),
+        };
+        *d = if from_left { left[l] } else { right[r] };
+        l += usize::from(from_left);
+        r += usize::from(!from_left);
+    }
+}
