@@ -22,12 +22,10 @@ const OUTER_COLS: usize = 2048;
 const PARALLEL_WORK: usize = 1 << 20;
 /// Panels of B that a task packs at least.
 const TASK_PANELS: usize = 4;
-/// The most bytes of a B that is read in place by several rows of tiles; about what the first-level cache holds.
-const IN_PLACE_BYTES: usize = 32 << 10;
-/// The inner dimension of a block of a B that is read in place by one row of tiles: few enough pages at a time.
-const IN_PLACE_DEPTH: usize = 32;
+/// The most bytes of a B that is read in place by several rows of tiles; somewhat more than the first-level cache holds.
+const IN_PLACE_BYTES: usize = 64 << 10;
 /// The most panels of B for which A is read in place.
-const IN_PLACE_PANELS: usize = 2;
+const IN_PLACE_PANELS: usize = 4;
 
 /// The blocks that the inner dimension is divided into: as few as possible, of equal length up to rounding. They depend
 /// on nothing else, which keeps results independent of the number of threads.
@@ -122,7 +120,8 @@ impl<T: Element> Product<'_, T> {
     /// One block of columns of C, from `col` on, with B read in place.
     fn unpacked(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
         let (k, cols) = (b.rows(), c.cols());
-        let depth = if c.rows() <= self.kernel.mr() { IN_PLACE_DEPTH } else { k };
+        // A B that is read once had better be read in the order of memory, a B that a few rows use with some depth.
+        let depth = if c.rows() <= self.kernel.mr() { (4 * c.rows()).max(16) } else { k };
         let (step, panel) = (b.row_stride(), self.kernel.nr());
         self.share(c, |row, at, mut c| {
             for start in (0..k).step_by(depth) {

@@ -7,6 +7,9 @@ use crate::simd::microkernel::{Element, MicroKernel};
 
 /// The most rows; with more, the tiles repay the packing of B.
 const ROWS: usize = 12;
+/// The most rows with a B of at least `LARGE` elements, whose packing costs more.
+const ROWS_OF_LARGE: usize = 24;
+const LARGE: usize = 1 << 16;
 /// Rows and columns that are computed together.
 const GROUP: usize = 4;
 /// Multiply-adds in a parallel task.
@@ -14,7 +17,8 @@ const TASK_WORK: usize = 1 << 18;
 
 /// Whether this way is open and the faster one.
 pub(super) fn suits<T: Element>(kernel: &MicroKernel<T>, a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
-    a.rows() <= ROWS && a.col_stride() == 1 && b.row_stride() == 1 && a.cols() >= 2 * kernel.lanes()
+    let rows = if b.rows() * b.cols() < LARGE { ROWS } else { ROWS_OF_LARGE };
+    a.rows() <= rows && a.col_stride() == 1 && b.row_stride() == 1 && a.cols() >= 2 * kernel.lanes()
 }
 
 /// Writes the product, whose operands are `a` and `b`, to `c`.
