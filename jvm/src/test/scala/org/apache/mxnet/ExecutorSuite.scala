@@ -1,0 +1,209 @@
+package org.apache.mxnet
+
+import scala.collection.mutable
+
+class ExecutorSuite extends munit.FunSuite {
+  private val cpu = Context.cpu()
+  private val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
+  private val product = Symbol.api.elemwise_mul(x, y, name = "product")
+
+  private def vector(values: Float*): NDArray = NDArray.array(values.toArray, Shape(values.length))
+
+  private def values(array: NDArray): Seq[Float] = array.toArray.toSeq
+
+  private def arguments: Map[String, NDArray] = Map("x" -> vector(2, 3), "y" -> vector(5, 7))
+
+  private def gradients: Map[String, NDArray] = Map("x" -> NDArray.zeros(2), "y" -> NDArray.zeros(2))
+
+  test("forward and backward of a product") {
+    val executor = product.bind(cpu, arguments, gradients)
+    executor.forward(isTrain = true)
+    assertEquals(values(executor.outputs(0)), Seq(10f, 21f))
+    executor.backward(vector(1, 10))
+    assertEquals(values(executor.gradDict("x")), Seq(5f, 70f))
+    assertEquals(values(executor.gradDict("y")), Seq(2f, 30f))
+    executor.backward(Array(vector(1, 1)))
+    assertEquals(values(executor.gradDict("x")), Seq(5f, 7f))
+  }
+
+  test("what is written into an argument counts at the next run; outputs keep their identity") {
+    val executor = product.bind(cpu, arguments)
+    executor.forward()
+    val output = executor.outputs(0)
+    executor.argDict("x").set(1f)
+    executor.forward(isTrain = false, "y" -> vector(8, 9))
+    assertEquals(values(output), Seq(8f, 9f))
+  }
+
+  test("gradient requests: write, add, null, for all, in order and by name") {
+    def twice(executor: Executor): Seq[Option[Seq[Float]]] = {
+      (1 to 2).foreach { _ =>
+        executor.forward(isTrain = true)
+        executor.backward(vector(1, 1))
+      }
+      Seq("x", "y").map(name => Option(executor.gradDict(name)).map(values))
+    }
+    val (none, group) = (Seq.empty[NDArray], Map.empty[String, Context])
+    def bound(request: String) = product.bind(cpu, arguments, gradients, request, none, group, null)
+    assertEquals(twice(bound("write")), Seq(Some(Seq(5f, 7f)), Some(Seq(2f, 3f))))
+    assertEquals(twice(bound("add")), Seq(Some(Seq(10f, 14f)), Some(Seq(4f, 6f))))
+    assertEquals(twice(bound("null")), Seq(Some(Seq(0f, 0f)), Some(Seq(0f, 0f))))
+    val inOrder = product.bind(cpu, arguments, gradients, Seq("add", "null"), none, group, null)
+    assertEquals(twice(inOrder), Seq(Some(Seq(10f, 14f)), Some(Seq(0f, 0f))))
+    val byName = product.bind(cpu, arguments, gradients, Map("y" -> "add"), none, group, null)
+    assertEquals(twice(byName), Seq(Some(Seq(0f, 0f)), Some(Seq(4f, 6f))))
+    val one = product.bind(cpu, arguments, Map("x" -> NDArray.zeros(2)))
+    assertEquals(twice(one), Seq(Some(Seq(5f, 7f)), None))
+  }
+
+  test("arrays are given in order or by name, with the same result") {
+    val (args, grads) = (Seq(vector(2), vector(5)), Seq(NDArray.zeros(1), NDArray.zeros(1)))
+    val (argMap, gradMap) = (Seq("x", "y").zip(args).toMap, Seq("x", "y").zip(grads).toMap)
+    val (aux, auxMap) = (Seq.empty[NDArray], Map.empty[String, NDArray])
+    val executors = Seq(
+      product.bind(cpu, args, grads),
+      product.bind(cpu, argMap, gradMap),
+      product.bind(cpu, argMap, grads),
+      product.bind(cpu, args, gradMap),
+      product.bind(cpu, args, grads, "write", aux, null, null),
+      product.bind(cpu, args, grads, "write", auxMap, null, null),
+      product.bind(cpu, args, gradMap, "write", aux, null, null),
+      product.bind(cpu, args, gradMap, "write", auxMap, null, null),
+      product.bind(cpu, argMap, grads, "write", aux, null, null),
+      product.bind(cpu, argMap, grads, "write", auxMap, null, null),
+      product.bind(cpu, argMap, gradMap, "write", aux, null, null),
+      product.bind(cpu, argMap, gradMap, "write", auxMap, null, null),
+      product.bind(cpu, args, grads, Seq("write", "write"), auxMap, null, null),
+      product.bind(cpu, argMap, gradMap, Seq("write", "write"), aux, null, null),
+      product.bind(cpu, args, gradMap, Map("x" -> "write", "y" -> "write"), aux, null, null),
+      product.bind(cpu, argMap, grads, Map("x" -> "write", "y" -> "write"), auxMap, null, null)
+    )
+    executors.foreach { executor =>
+      grads.foreach(_.set(0f))
+      executor.forward(isTrain = true)
+      executor.backward(vector(1))
+      assertEquals((values(executor.outputs(0)), grads.map(_.toScalar)), (Seq(10f), Seq(5f, 2f)))
+    }
+    Seq(product.bind(cpu, args), product.bind(cpu, argMap)).foreach { executor =>
+      executor.forward()
+      assertEquals(values(executor.outputs(0)), Seq(10f))
+      assertEquals(executor.gradDict, Map[String, NDArray]("x" -> null, "y" -> null))
+    }
+  }
+
+  test("auxiliary states are updated in training") {
+    val norm = Symbol.api.BatchNorm(data = x, fix_gamma = false, momentum = 0.5f, name = "bn")
+    val args = Map("x" -> NDArray.array(Array(1f, 3f), Shape(2, 1)), "bn_gamma" -> vector(1), "bn_beta" -> vector(0))
+    val aux = Map("bn_moving_mean" -> vector(0), "bn_moving_var" -> vector(1))
+    val executor = norm.bind(cpu, args, Map.empty[String, NDArray], "null", aux, null, null)
+    executor.forward(isTrain = true)
+    assertEquals(executor.auxDict.keySet, aux.keySet)
+    assertEqualsFloat(executor.auxDict("bn_moving_mean").toScalar, 1f, 1e-6f)
+    assert(executor.auxDict("bn_moving_mean") eq aux("bn_moving_mean"))
+    executor.copyParamsFrom(Map("bn_beta" -> vector(4)), Map("bn_moving_mean" -> vector(2)))
+    assertEquals((args("bn_beta").toScalar, aux("bn_moving_mean").toScalar), (4f, 2f))
+  }
+
+  test("copyParamsFrom converts types, and refuses unknown names unless it is told not to") {
+    val executor = product.bind(cpu, arguments)
+    executor.copyParamsFrom(Map("x" -> NDArray.full(Shape(2), 4.0)))
+    assertEquals(values(executor.argDict("x")), Seq(4f, 4f))
+    val extra = Map("z" -> vector(1, 1))
+    val error = intercept[MXNetError](executor.copyParamsFrom(extra))
+    assert(error.getMessage.contains("no argument 'z'"), error.getMessage)
+    executor.copyParamsFrom(extra, allowExtraParams = true)
+  }
+
+  test("reshape shares parameters and runs with the new shape") {
+    val fc = Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 2, name = "fc")
+    val executor = fc.simpleBind(cpu, "write", Map("data" -> Shape(4, 3)))
+    executor.argDict("fc_weight").set(2f)
+    val smaller = executor.reshape(kwargs = Map("data" -> Shape(2, 3)))
+    smaller.forward(isTrain = false, "data" -> NDArray.ones(2, 3))
+    assertEquals((smaller.outputs(0).shape, values(smaller.outputs(0))), (Shape(2, 2), Seq.fill(4)(6f)))
+    executor.argDict("fc_weight").set(1f)
+    smaller.forward()
+    assertEquals(values(smaller.outputs(0)), Seq.fill(4)(3f))
+    val larger = executor.reshape(allowUpSizing = true, kwargs = Map("data" -> Shape(8, 3)))
+    larger.forward()
+    assertEquals(larger.outputs(0).shape, Shape(8, 2))
+    intercept[MXNetError](executor.reshape(kwargs = Map("data" -> Shape(8, 3))))
+    val shared = smaller.argDict("fc_weight")
+    smaller.dispose()
+    assert(shared.isDisposed)
+    executor.forward(isTrain = false, "data" -> NDArray.ones(4, 3))
+    assertEquals(values(executor.outputs(0)), Seq.fill(8)(3f))
+  }
+
+  test("disposing frees the outputs, not the arrays it was bound to, and twice is harmless") {
+    val args = arguments
+    val executor = product.bind(cpu, args)
+    executor.forward()
+    val output = executor.outputs(0)
+    executor.dispose()
+    executor.dispose()
+    assertEquals((output.isDisposed, args("x").isDisposed), (true, false))
+    assert(intercept[MXNetError](executor.forward()).getMessage.startsWith("Executor: it was used after dispose()"))
+  }
+
+  test("an executor that a scope returns keeps its arrays") {
+    val executor = ResourceScope.using() {
+      val bound = product.bind(cpu, arguments)
+      bound.forward()
+      bound
+    }
+    executor.forward()
+    assertEquals(values(executor.outputs(0)), Seq(10f, 21f))
+  }
+
+  test("a monitor sees every node, with its values, and what it throws reaches the caller") {
+    val net = Symbol.api.Activation(data = product, act_type = "relu", name = "act")
+    val executor = net.bind(cpu, Map("x" -> vector(-2, 3), "y" -> vector(5, 7)))
+    val seen = mutable.LinkedHashMap.empty[String, Seq[Float]]
+    executor.setMonitorCallback { (name, handle) =>
+      val array = NDArray.fromHandle(handle, writable = false)
+      seen(name) = values(array)
+      array.dispose()
+    }
+    executor.forward()
+    assertEquals(seen.toMap, Map("product_output" -> Seq(-10f, 21f), "act_output" -> Seq(0f, 21f)))
+    executor.setMonitorCallback((name, _) => throw new IllegalStateException(s"at $name"))
+    val error = intercept[IllegalStateException](executor.forward())
+    assertEquals(error.getMessage, "at product_output")
+    executor.setMonitorCallback(null)
+    executor.forward()
+    assertEquals(values(executor.outputs(0)), Seq(0f, 21f))
+  }
+
+  test("Monitor reports every interval-th batch") {
+    val monitor = new Monitor(2)
+    val executor = product.bind(cpu, arguments)
+    monitor.install(executor)
+    val reports = (1 to 3).map { _ =>
+      monitor.tic()
+      executor.forward()
+      monitor.toc().toSeq
+    }
+    assertEquals(reports.map(_.nonEmpty), Seq(true, false, true))
+    val (_, name, value) = reports.head.head
+    assertEquals(name, "product_output")
+    assertEqualsDouble(value.toDouble, math.sqrt((100 + 441) / 2.0), 1e-3)
+    assertEquals(reports.head.map(_._2), Seq("product_output", "x", "y"))
+  }
+
+  test("devices of a group: parts of a graph run on other contexts") {
+    val first = AttrScope(Map("ctx_group" -> "one")).withScope(Symbol.api.elemwise_add(x, x, name = "first"))
+    val second = AttrScope(Map("ctx_group" -> "two")).withScope(first * 3)
+    val group = Map("one" -> Context.cpu(0), "two" -> Context.cpu(1))
+    val none = Map.empty[String, NDArray]
+    val executor = second.bind(cpu, Map("x" -> vector(2)), none, "null", none, group, null)
+    executor.forward()
+    assertEquals(values(executor.outputs(0)), Seq(12f))
+    assertEquals(executor.outputs(0).context, Context.cpu(1))
+  }
+
+  test("debugStr names the nodes") {
+    val text = product.bind(cpu, arguments).debugStr
+    assert(text.contains("product"), text)
+  }
+}
