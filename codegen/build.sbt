@@ -1,6 +1,7 @@
 ThisBuild / organization := "io.github.ferromx"
 ThisBuild / version := "0.1.0"
 ThisBuild / scalaVersion := "2.13.17"
+ThisBuild / scalafmtConfig := (ThisBuild / baseDirectory).value.getParentFile / ".scalafmt.conf"
 ThisBuild / scalacOptions ++= Seq("-release", "11", "-deprecation", "-feature", "-unchecked", "-Xlint", "-Werror")
 
 lazy val munit = "org.scalameta" %% "munit" % "1.2.0" % Test
@@ -49,7 +50,8 @@ lazy val releasedOperators = Def.setting {
 
 /** The part of the library that the generated code is made of. */
 lazy val librarySources = Def.setting {
-  val folder = (ThisBuild / baseDirectory).value.getParentFile / "jvm" / "src" / "main" / "scala" / "org" / "apache" / "mxnet"
+  val folder =
+    (ThisBuild / baseDirectory).value.getParentFile / "jvm" / "src" / "main" / "scala" / "org" / "apache" / "mxnet"
   val files = Seq("Opt", "TupleOf", "OperatorCall", "NDArrayOrScalar", "SymbolOrScalar") ++
     Seq("SymbolAPI", "NDArrayAPI", "SymbolRandomAPI", "NDArrayRandomAPI") ++
     Seq("contrib/Symbol", "contrib/NDArray", "literal/OneOf", "literal/package")

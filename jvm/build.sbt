@@ -2,6 +2,7 @@ ThisBuild / organization := "io.github.ferromx"
 ThisBuild / version := "0.1.0"
 ThisBuild / versionScheme := Some("early-semver")
 ThisBuild / scalaVersion := "2.13.17"
+ThisBuild / scalafmtConfig := (ThisBuild / baseDirectory).value.getParentFile / ".scalafmt.conf"
 ThisBuild / licenses := Seq(License.Apache2)
 ThisBuild / description := "Train and serve deep-learning models from Scala: the MXNet Scala API on an engine in Rust"
 

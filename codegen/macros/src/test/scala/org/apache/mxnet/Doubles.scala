@@ -3,7 +3,13 @@ package org.apache.mxnet
 import scala.language.implicitConversions
 
 /** What the generated code needs of the library, without an engine: symbols and results that remember their call. */
-final case class Call(operator: String, name: String, attr: Map[String, String], positional: Seq[Any], named: Map[String, Any])
+final case class Call(
+    operator: String,
+    name: String,
+    attr: Map[String, String],
+    positional: Seq[Any],
+    named: Map[String, Any]
+)
 
 class Symbol(val call: Call)
 

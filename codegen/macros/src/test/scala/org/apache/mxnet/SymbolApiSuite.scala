@@ -7,7 +7,8 @@ class SymbolApiSuite extends munit.FunSuite {
   private val y = Symbol.variable("y")
 
   test("C01: Activation is usable as the document writes it, and without Some") {
-    val written = Symbol.api.Activation(data = Some(x), act_type = "relu", name = Some("a"), attr = Some(Map("k" -> "v")))
+    val written =
+      Symbol.api.Activation(data = Some(x), act_type = "relu", name = Some("a"), attr = Some(Map("k" -> "v")))
     val plain = Symbol.api.Activation(data = x, act_type = "relu", name = "a", attr = Map("k" -> "v"))
     val expected = Call("Activation", "a", Map("k" -> "v"), Nil, Map("data" -> x, "act_type" -> "relu"))
     assertEquals(written.call, expected)
@@ -57,25 +58,39 @@ class SymbolApiSuite extends munit.FunSuite {
   }
 
   test("C13-C16: Int, Long, Double, Boolean and String arguments") {
-    val call = Symbol.api.Convolution(
-      data = x,
-      kernel = new Shape(3, 3),
-      num_filter = 8,
-      workspace = 512,
-      no_bias = true,
-      layout = "NCHW",
-      name = "conv"
-    ).call
-    assertEquals(call.named - "kernel", Map[String, Any](
-      "data" -> x, "num_filter" -> 8, "workspace" -> 512L, "no_bias" -> true, "layout" -> "NCHW"
-    ))
-    assertEquals(Symbol.api.BatchNorm(data = x, eps = 1, momentum = 0.5).call.named - "data", Map[String, Any](
-      "eps" -> 1.0, "momentum" -> 0.5f
-    ))
+    val call = Symbol.api
+      .Convolution(
+        data = x,
+        kernel = new Shape(3, 3),
+        num_filter = 8,
+        workspace = 512,
+        no_bias = true,
+        layout = "NCHW",
+        name = "conv"
+      )
+      .call
+    assertEquals(
+      call.named - "kernel",
+      Map[String, Any](
+        "data" -> x,
+        "num_filter" -> 8,
+        "workspace" -> 512L,
+        "no_bias" -> true,
+        "layout" -> "NCHW"
+      )
+    )
+    assertEquals(
+      Symbol.api.BatchNorm(data = x, eps = 1, momentum = 0.5).call.named - "data",
+      Map[String, Any](
+        "eps" -> 1.0,
+        "momentum" -> 0.5f
+      )
+    )
   }
 
   test("C17: a tuple argument takes a sequence, an array, a tuple and a text") {
-    def rates(lrs: TupleOf[Float]): String = Symbol.api.multi_sgd_update(Array(x, y), lrs, wds = 0).call.named("lrs").toString
+    def rates(lrs: TupleOf[Float]): String =
+      Symbol.api.multi_sgd_update(Array(x, y), lrs, wds = 0).call.named("lrs").toString
     assertEquals(rates(Seq(0.5f, 0.25f)), "(0.5,0.25)")
     assertEquals(rates(Seq(0.5, 0.25)), "(0.5,0.25)")
     assertEquals(rates(Array(1, 2)), "(1.0,2.0)")
@@ -126,13 +141,19 @@ class SymbolApiSuite extends munit.FunSuite {
     assertEquals(contrib.Symbol._contrib_fft()(x)().call.operator, "_contrib_fft")
     assertEquals(contrib.Symbol.fft()(x)().call.operator, "_contrib_fft")
     assertEquals(contrib.Symbol.Activation()(x)().call.operator, "Activation")
-    assertEquals(contrib.Symbol.api.fft(data = x, compute_size = 128).call.named, Map[String, Any]("data" -> x, "compute_size" -> 128))
+    assertEquals(
+      contrib.Symbol.api.fft(data = x, compute_size = 128).call.named,
+      Map[String, Any]("data" -> x, "compute_size" -> 128)
+    )
   }
 
   test("C28: the declared signature of the untyped functions is the old one") {
     val declared = classOf[SymbolBase].getMethods.find(_.getName == "Activation").get
     assertEquals(
-      declared.getGenericParameterTypes.map(_.getTypeName).toSeq.map(_.replaceAll("java.lang.|scala.collection.immutable.", "")),
+      declared.getGenericParameterTypes
+        .map(_.getTypeName)
+        .toSeq
+        .map(_.replaceAll("java.lang.|scala.collection.immutable.", "")),
       Seq("String", "Map<String, String>", "Seq<org.apache.mxnet.Symbol>", "Map<String, Object>")
     )
   }

@@ -41,6 +41,7 @@ final class LiteralMacros(val c: blackbox.Context) {
       case ConstantType(Constant(allowed: String)) =>
         val known = allowed.split('|')
         if (!known.contains(literal)) c.abort(c.enclosingPosition, OneOfMessage(literal, known.toSeq))
-      case other => c.abort(c.enclosingPosition, s"OneOf needs a literal type such as OneOf[\"a|b\"], not OneOf[$other]")
+      case other =>
+        c.abort(c.enclosingPosition, s"OneOf needs a literal type such as OneOf[\"a|b\"], not OneOf[$other]")
     }
 }

@@ -86,8 +86,9 @@ final class ApiMacros(val c: whitebox.Context) {
     val call = TermName(c.freshName("call"))
     val filled = operatorParameters(signature).map { parameter =>
       parameter.role match {
-        case Role.Distribution => q"$call.distribution(${scalarName(signature, parameter)}, ${Ident(TermName(parameter.name))})"
-        case _                 => fill(call, parameter)
+        case Role.Distribution =>
+          q"$call.distribution(${scalarName(signature, parameter)}, ${Ident(TermName(parameter.name))})"
+        case _ => fill(call, parameter)
       }
     }
     define(signature)(q"""
@@ -107,7 +108,8 @@ final class ApiMacros(val c: whitebox.Context) {
   /** The call of the operator that fits `T`. */
   private def chosen(signature: Signature): Tree = {
     val sampler = signature.sampler.get
-    val isScalar = q"_root_.scala.Predef.implicitly[${AppliedTypeTree(tree(sampler.evidence), List(Ident(TypeName("T"))))}].isScalar"
+    val isScalar =
+      q"_root_.scala.Predef.implicitly[${AppliedTypeTree(tree(sampler.evidence), List(Ident(TypeName("T"))))}].isScalar"
     def name(operator: Option[Operator]) = operator.fold(q"null": Tree)(some => q"${some.name}")
     q"new $mxnet.RandomCall(${name(sampler.scalar)}, ${name(sampler.array)}, $isScalar)"
   }
@@ -119,9 +121,9 @@ final class ApiMacros(val c: whitebox.Context) {
   private def fill(call: TermName, parameter: Parameter): Tree = {
     val value = Ident(TermName(parameter.name))
     parameter.role match {
-      case Role.InputCount             => q"$call.inputCount(${parameter.argument}, $value)"
-      case _ if parameter.optional     => q"$call.optional(${parameter.argument}, $value)"
-      case _                           => q"$call.required(${parameter.argument}, $value)"
+      case Role.InputCount         => q"$call.inputCount(${parameter.argument}, $value)"
+      case _ if parameter.optional => q"$call.optional(${parameter.argument}, $value)"
+      case _                       => q"$call.required(${parameter.argument}, $value)"
     }
   }
 
@@ -135,7 +137,8 @@ final class ApiMacros(val c: whitebox.Context) {
     $ndarray.genericNDArrayFunctionInvoke($call.operator, $call.inputs, $call.toMap)
   """
 
-  private def operatorParameters(signature: Signature): Seq[Parameter] = signature.parameters.filter(_.role != Role.Call)
+  private def operatorParameters(signature: Signature): Seq[Parameter] =
+    signature.parameters.filter(_.role != Role.Call)
 
   private def define(signature: Signature)(body: Tree): Tree = {
     val name = TermName(signature.name)
@@ -162,8 +165,8 @@ final class ApiMacros(val c: whitebox.Context) {
   private def Any: Tree = tree(ClassType("scala.Any"))
 
   private def tree(scala: ScalaType): Tree = scala match {
-    case LiteralType(value) => SingletonTypeTree(Literal(Constant(value)))
-    case ClassType("T")     => Ident(TypeName("T"))
+    case LiteralType(value)              => SingletonTypeTree(Literal(Constant(value)))
+    case ClassType("T")                  => Ident(TypeName("T"))
     case ClassType(path, arguments @ _*) =>
       val parts = path.split('.')
       val owner = parts.init.foldLeft[Tree](q"_root_")((tree, part) => Select(tree, TermName(part)))
@@ -188,7 +191,8 @@ final class ApiMacros(val c: whitebox.Context) {
 
   private def operators: Seq[Operator] = {
     val file = c.settings.collectFirst { case setting if setting.startsWith("ops=") => setting.stripPrefix("ops=") }
-    try Metadata.read(Paths.get(file.getOrElse {
+    try
+      Metadata.read(Paths.get(file.getOrElse {
         c.abort(c.enclosingPosition, "Name the operator metadata with -Xmacro-settings:ops=FILE")
       }))
     catch { case e: IllegalArgumentException => c.abort(c.enclosingPosition, e.getMessage) }

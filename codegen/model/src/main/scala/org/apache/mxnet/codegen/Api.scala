@@ -16,15 +16,20 @@ object Api {
   private val contrib = "org.apache.mxnet.contrib"
 
   val SymbolFunctions: Api = Api(mxnet, "SymbolBase", "Operators over symbols, inputs by position or by name in a map.")
-  val NDArrayFunctions: Api = Api(mxnet, "NDArrayBase", "Operators over arrays, inputs and settings by position or in a map.")
+  val NDArrayFunctions: Api =
+    Api(mxnet, "NDArrayBase", "Operators over arrays, inputs and settings by position or in a map.")
   val SymbolApi: Api = Api(mxnet, "SymbolAPIBase", "The typesafe operators over symbols: `Symbol.api`.")
   val NDArrayApi: Api = Api(mxnet, "NDArrayAPIBase", "The typesafe operators over arrays: `NDArray.api`.")
   val SymbolRandom: Api = Api(mxnet, "SymbolRandomAPIBase", "Random symbols: `Symbol.random`.")
   val NDArrayRandom: Api = Api(mxnet, "NDArrayRandomAPIBase", "Random arrays: `NDArray.random`.")
-  val ContribSymbolFunctions: Api = SymbolFunctions.copy(packageName = contrib, summary = "All operators over symbols, `_contrib_` ones included.")
-  val ContribNDArrayFunctions: Api = NDArrayFunctions.copy(packageName = contrib, summary = "All operators over arrays, `_contrib_` ones included.")
-  val ContribSymbolApi: Api = SymbolApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over symbols.")
-  val ContribNDArrayApi: Api = NDArrayApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over arrays.")
+  val ContribSymbolFunctions: Api =
+    SymbolFunctions.copy(packageName = contrib, summary = "All operators over symbols, `_contrib_` ones included.")
+  val ContribNDArrayFunctions: Api =
+    NDArrayFunctions.copy(packageName = contrib, summary = "All operators over arrays, `_contrib_` ones included.")
+  val ContribSymbolApi: Api =
+    SymbolApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over symbols.")
+  val ContribNDArrayApi: Api =
+    NDArrayApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over arrays.")
 
   private val ContribPrefix = "_contrib_"
 

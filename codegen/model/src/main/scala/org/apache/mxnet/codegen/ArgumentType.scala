@@ -49,10 +49,10 @@ object ArgumentType {
     *   if there is no such type (C18)
     */
   def named(cpp: String, typeText: String): ArgumentType = cpp match {
-    case "Symbol" | "NDArray" | "NDArray-or-Symbol"                                     => Tensor
-    case "Symbol[]" | "NDArray[]" | "NDArray-or-Symbol[]" | "SymbolorSymbol[]"          => Tensors
-    case "ptr" | ""                                                                     => Opaque
-    case TupleOf(element)                                                               =>
+    case "Symbol" | "NDArray" | "NDArray-or-Symbol"                            => Tensor
+    case "Symbol[]" | "NDArray[]" | "NDArray-or-Symbol[]" | "SymbolorSymbol[]" => Tensors
+    case "ptr" | ""                                                            => Opaque
+    case TupleOf(element)                                                      =>
       named(element, typeText) match {
         case Plain(scala) => Plain(ScalaType.tupleOf(scala))
         case _            => throw unknown(cpp, typeText)

@@ -60,7 +60,8 @@ object BaseClasses {
       val default = if (parameter.optional) s" = org.apache.mxnet.Opt.absent$inferred" else ""
       s"${parameter.name}: ${parameter.scala.text}$default"
     }
-    val typeParameter = signature.sampler.fold("")(sampler => s"[T : ${sampler.evidence.text} : scala.reflect.ClassTag]")
+    val typeParameter =
+      signature.sampler.fold("")(sampler => s"[T : ${sampler.evidence.text} : scala.reflect.ClassTag]")
     val notes = signature.parameters.collect {
       case parameter if parameter.description.nonEmpty => s"@param ${parameter.name} ${parameter.description}"
     }

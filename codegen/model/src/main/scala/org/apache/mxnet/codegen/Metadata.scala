@@ -42,7 +42,9 @@ object Metadata {
       try Files.readAllLines(file, StandardCharsets.UTF_8).asScala.toSeq
       catch {
         case _: NoSuchFileException =>
-          throw new IllegalArgumentException(s"No operator metadata at $file. Write it with dump_ops of the native library.")
+          throw new IllegalArgumentException(
+            s"No operator metadata at $file. Write it with dump_ops of the native library."
+          )
       }
     val operators = for ((line, index) <- lines.zipWithIndex if line.trim.nonEmpty) yield {
       try parse(line)

@@ -59,9 +59,9 @@ object RandomSignature {
   private def parameter(operator: Operator, argument: Argument, tensor: ScalaType, hasTensors: Boolean): Parameter = {
     val plain = Signature.parameter(operator, argument, tensor)
     val varies = ParsedType(argument.typeText).argumentType match {
-      case ArgumentType.Tensor                                   => true
+      case ArgumentType.Tensor                                 => true
       case ArgumentType.Plain(ScalaType.Float | ScalaType.Int) => !hasTensors
-      case _                                                     => false
+      case _                                                   => false
     }
     val named = plain.copy(name = callerName(operator.name, plain.name))
     if (!varies) named

@@ -33,5 +33,6 @@ object ScalaType {
   def array(element: ScalaType): ScalaType = ClassType("scala.Array", element)
   def opt(value: ScalaType): ScalaType = ClassType("org.apache.mxnet.Opt", value)
   def tupleOf(element: ScalaType): ScalaType = ClassType("org.apache.mxnet.TupleOf", element)
-  def oneOf(values: Seq[String]): ScalaType = ClassType("org.apache.mxnet.literal.OneOf", LiteralType(values.mkString("|")))
+  def oneOf(values: Seq[String]): ScalaType =
+    ClassType("org.apache.mxnet.literal.OneOf", LiteralType(values.mkString("|")))
 }

@@ -67,17 +67,51 @@ final case class Sampler(evidence: ScalaType, scalar: Option[Operator], array: O
 
 object Signature {
   private val keywords = Set(
-    "abstract", "case", "catch", "class", "def", "do", "else", "extends", "false", "final", "finally", "for", "forSome",
-    "if", "implicit", "import", "lazy", "match", "new", "null", "object", "override", "package", "private", "protected",
-    "return", "sealed", "super", "this", "throw", "trait", "true", "try", "val", "while", "with", "yield"
+    "abstract",
+    "case",
+    "catch",
+    "class",
+    "def",
+    "do",
+    "else",
+    "extends",
+    "false",
+    "final",
+    "finally",
+    "for",
+    "forSome",
+    "if",
+    "implicit",
+    "import",
+    "lazy",
+    "match",
+    "new",
+    "null",
+    "object",
+    "override",
+    "package",
+    "private",
+    "protected",
+    "return",
+    "sealed",
+    "super",
+    "this",
+    "throw",
+    "trait",
+    "true",
+    "try",
+    "val",
+    "while",
+    "with",
+    "yield"
   )
 
   /** The name of a parameter: an argument whose name is a Scala keyword gets another one. */
   def safeName(argument: String): String = argument match {
-    case "var"                                  => "vari"
-    case "type"                                 => "typeOf"
+    case "var"                                 => "vari"
+    case "type"                                => "typeOf"
     case keyword if keywords.contains(keyword) => keyword + "_"
-    case other                                  => other
+    case other                                 => other
   }
 
   def variadic(operator: Operator): Boolean =
@@ -85,7 +119,12 @@ object Signature {
 
   /** The typesafe function `name` over symbols: every input and every optional argument may be left out. */
   def symbol(name: String, operator: Operator): Signature =
-    Signature(name, operator, operator.arguments.map(parameter(operator, _, ScalaType.Symbol)) ++ named, ScalaType.Symbol)
+    Signature(
+      name,
+      operator,
+      operator.arguments.map(parameter(operator, _, ScalaType.Symbol)) ++ named,
+      ScalaType.Symbol
+    )
 
   /** The typesafe function `name` over arrays: inputs are required, `out` receives the result. */
   def ndarray(name: String, operator: Operator): Signature = {

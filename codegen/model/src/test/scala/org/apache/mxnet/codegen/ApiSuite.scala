@@ -12,7 +12,12 @@ class ApiSuite extends munit.FunSuite {
     val functions = Api.functions(named("relu", "_internal", "_contrib_fft", "_contrib_relu"), isContrib = true)
     assertEquals(
       functions.map { case (name, operator) => name -> operator.name },
-      Seq("relu" -> "relu", "_contrib_fft" -> "_contrib_fft", "_contrib_relu" -> "_contrib_relu", "fft" -> "_contrib_fft")
+      Seq(
+        "relu" -> "relu",
+        "_contrib_fft" -> "_contrib_fft",
+        "_contrib_relu" -> "_contrib_relu",
+        "fft" -> "_contrib_fft"
+      )
     )
   }
 

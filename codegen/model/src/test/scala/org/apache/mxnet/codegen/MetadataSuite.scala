@@ -12,7 +12,8 @@ class MetadataSuite extends munit.FunSuite {
   }
 
   test("C07: descriptions may be missing; alias and the count of inputs are read") {
-    val line = """{"name":"concat","alias_of":"Concat","args":[["data","NDArray-or-Symbol[]"]],"key_var_num_args":"num_args"}"""
+    val line =
+      """{"name":"concat","alias_of":"Concat","args":[["data","NDArray-or-Symbol[]"]],"key_var_num_args":"num_args"}"""
     val operator = Metadata.parse(line)
     assertEquals(operator.aliasOf, Some("Concat"))
     assertEquals(operator.countArgument, Some("num_args"))

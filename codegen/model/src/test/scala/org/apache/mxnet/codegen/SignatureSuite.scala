@@ -4,7 +4,9 @@ import Released.ReleasedParameter
 
 class SignatureSuite extends munit.FunSuite {
   private def shown(signature: Signature): Seq[String] =
-    signature.parameters.map(p => s"${p.name}: ${p.scala.text.replace("org.apache.mxnet.", "").replace("java.lang.", "").replace("scala.", "")}")
+    signature.parameters.map(p =>
+      s"${p.name}: ${p.scala.text.replace("org.apache.mxnet.", "").replace("java.lang.", "").replace("scala.", "")}"
+    )
 
   test("C01: Activation takes what the document shows, absent ones as Opt") {
     assertEquals(
@@ -33,8 +35,9 @@ class SignatureSuite extends munit.FunSuite {
 
   test("C17: nothing that a user can pass is Any") {
     val operators = Released.operators
-    val all = Seq(true, false).flatMap(contrib => Api.symbols(operators, contrib) ++ Api.ndarrays(operators, contrib)) ++
-      RandomSignature.symbols(operators) ++ RandomSignature.ndarrays(operators)
+    val all =
+      Seq(true, false).flatMap(contrib => Api.symbols(operators, contrib) ++ Api.ndarrays(operators, contrib)) ++
+        RandomSignature.symbols(operators) ++ RandomSignature.ndarrays(operators)
     assert(all.size > 700, s"only ${all.size} functions")
     for (signature <- all; parameter <- signature.parameters)
       assert(!parameter.scala.text.matches(".*\\bAny\\b.*"), s"${signature.name}: ${parameter.name}")
@@ -93,12 +96,12 @@ class SignatureSuite extends munit.FunSuite {
   private def takesValue(our: ScalaType, theirs: String): Boolean = (our, theirs) match {
     case (Applied("org.apache.mxnet.TupleOf", _), "Any")          => true
     case (Applied("org.apache.mxnet.literal.OneOf", _), "String") => true
-    case (ScalaType.Attributes, "Map[String,String]")        => true
-    case (ScalaType.Float, "Float")                          => true
+    case (ScalaType.Attributes, "Map[String,String]")             => true
+    case (ScalaType.Float, "Float")                               => true
     // The one type parameter stood for numbers too in the `_like` functions, where numbers could not be passed.
-    case (ScalaType.Float | ScalaType.Int, "T")              => true
-    case (Applied("scala.Array", element), text)                  => text == s"Array[${simple(element)}]"
-    case (other, text)                                       => simple(other) == text
+    case (ScalaType.Float | ScalaType.Int, "T")  => true
+    case (Applied("scala.Array", element), text) => text == s"Array[${simple(element)}]"
+    case (other, text)                           => simple(other) == text
   }
 
   private object Applied {

@@ -60,7 +60,10 @@ class TypeConversionSuite extends munit.FunSuite {
 
   test("C20: three fields and more are optional with a default") {
     assertEquals(argumentCleaner("float, optional, default=0.5"), (Float, true))
-    assertEquals(argumentCleaner("tuple of <float>, optional, default=[0.1,0.1,0.2]"), (typeConversion("tupleof<float>"), true))
+    assertEquals(
+      argumentCleaner("tuple of <float>, optional, default=[0.1,0.1,0.2]"),
+      (typeConversion("tupleof<float>"), true)
+    )
     assertEquals(ParsedType("Shape(tuple), optional, default=[0,1]").default, Some("[0,1]"))
     intercept[IllegalArgumentException](argumentCleaner("float, required, default=0.5"))
     intercept[IllegalArgumentException](argumentCleaner("float, optional, 0.5"))
