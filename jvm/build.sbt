@@ -54,6 +54,8 @@ lazy val generated = Seq(
     val metadata = OperatorMetadata.existing(opsMetadata.value)
     Seq(s"-Xmacro-settings:ops=$metadata", s"-Xmacro-settings:ops-hash=${Hash.toHex(Hash(metadata))}")
   },
+  // Links to overloaded and to internal members are fine to read, and each of them is a warning.
+  Compile / doc / scalacOptions += "-no-link-warnings",
   Compile / doc / scalacOptions ++= (Compile / compile / scalacOptions).value.filter(_.startsWith("-Xmacro-settings"))
 )
 
