@@ -71,6 +71,9 @@ private[mxnet] final class LibInfo {
   /** For each name of [[featureNames]], in its order, whether the feature is there. */
   @native def featureEnabled(): Array[Boolean]
 
+  /** Bytes that live arrays hold on all devices, without what is kept for reuse. */
+  @native def memoryInUse(): Long
+
   /** Tells the engine that the process ends: worker threads are joined, files of the profiler are written. */
   @native def notifyShutdown(): Unit
 

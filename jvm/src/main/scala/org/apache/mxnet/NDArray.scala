@@ -192,6 +192,7 @@ class NDArray private[mxnet] (
   private var knownContext: Context = _
 
   if (addToCollector) NDArrayCollector.collectOne(this)
+  MemoryPressure.arrayCreated()
 
   /** The handle for a native call. */
   private[mxnet] def handle: NDArrayHandle = handleOf("NDArray")

@@ -1,0 +1,36 @@
+package org.apache.mxnet
+
+/** Runs the garbage collector when arrays that nobody uses any more may hold much memory.
+  *
+  * To the JVM an array is a small object, so the collector, left alone, may wait until the memory outside the heap is
+  * used up. It is run when that memory has grown to twice what was in use before, and to more than the system property
+  * `mxnet.gc.threshold` says, in bytes (256 MiB by default; 0 turns this off).
+  */
+private[mxnet] object MemoryPressure {
+  private val threshold: Long = java.lang.Long.getLong("mxnet.gc.threshold", 256L << 20)
+
+  /** How many arrays are created from one look to the next. */
+  private val interval = 8
+
+  // Updates that race are lost, which only shifts the next look.
+  private var created = 0
+  @volatile private var ceiling: Long = threshold
+
+  /** To be called for every new array. */
+  def arrayCreated(): Unit = {
+    created += 1
+    if (created >= interval && threshold > 0) {
+      created = 0
+      look()
+    }
+  }
+
+  private def look(): Unit = {
+    val inUse = Base._LIB.memoryInUse()
+    if (inUse > ceiling) {
+      ceiling = Long.MaxValue
+      System.gc()
+      ceiling = math.max(threshold, 2 * inUse)
+    } else if (ceiling > threshold && 4 * inUse < ceiling) ceiling = math.max(threshold, 2 * inUse)
+  }
+}
