@@ -14,6 +14,7 @@ pub mod norm;
 pub mod par;
 pub mod pool;
 pub mod reduce;
+pub mod rng;
 pub mod simd;
 pub mod softmax;
 pub mod sort;

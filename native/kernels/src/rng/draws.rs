@@ -1,0 +1,165 @@
+//! The numbers of one element, and the distributions made of them.
+
+use super::philox;
+
+/// Random numbers that belong to one element.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    key: [u32; 2],
+    element: u64,
+    next_block: u32,
+    words: [u32; 4],
+    used: usize,
+}
+
+/// A number in [0, 1) with 53 bits.
+#[inline(always)]
+pub(super) fn unit(a: u32, b: u32) -> f64 {
+    ((u64::from(a) << 32 | u64::from(b)) >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
+}
+
+/// Two independent normal numbers from two uniform ones in [0, 1).
+pub(super) fn box_muller(u: f64, v: f64) -> (f64, f64) {
+    let radius = (-2.0 * libm::log(1.0 - u)).sqrt();
+    let (sin, cos) = libm::sincos(std::f64::consts::TAU * v);
+    (radius * cos, radius * sin)
+}
+
+impl Draws {
+    pub(super) fn new(key: [u32; 2], element: u64) -> Draws {
+        Draws { key, element, next_block: 0, words: [0; 4], used: 4 }
+    }
+
+    /// 32 random bits.
+    pub fn word(&mut self) -> u32 {
+        if self.used == 4 {
+            // The last word of the counter keeps these blocks apart from those of bulk fills.
+            self.words = philox([self.next_block, self.element as u32, (self.element >> 32) as u32, 1], self.key);
+            self.next_block = self.next_block.wrapping_add(1);
+            self.used = 0;
+        }
+        self.used += 1;
+        self.words[self.used - 1]
+    }
+
+    /// 64 random bits.
+    pub fn word64(&mut self) -> u64 {
+        u64::from(self.word()) << 32 | u64::from(self.word())
+    }
+
+    /// Uniform in [0, 1).
+    pub fn uniform(&mut self) -> f64 {
+        unit(self.word(), self.word())
+    }
+
+    /// Normal with mean 0 and deviation 1.
+    pub fn normal(&mut self) -> f64 {
+        box_muller(self.uniform(), self.uniform()).0
+    }
+
+    /// Exponential with mean 1.
+    pub fn exponential(&mut self) -> f64 {
+        -libm::log(1.0 - self.uniform())
+    }
+
+    /// Gamma with the given shape and scale 1 (Marsaglia and Tsang 2000); NaN unless the shape is positive.
+    pub fn gamma(&mut self, shape: f64) -> f64 {
+        if shape.is_nan() || shape <= 0.0 {
+            return f64::NAN;
+        }
+        if shape.is_infinite() {
+            return shape;
+        }
+        if shape < 1.0 {
+            let boost = libm::pow(1.0 - self.uniform(), 1.0 / shape);
+            return self.gamma(shape + 1.0) * boost;
+        }
+        let d = shape - 1.0 / 3.0;
+        let c = 1.0 / (9.0 * d).sqrt();
+        loop {
+            let x = self.normal();
+            let root = 1.0 + c * x;
+            if root <= 0.0 {
+                continue;
+            }
+            let v = root * root * root;
+            if libm::log(1.0 - self.uniform()) < 0.5 * x * x + d - d * v + d * libm::log(v) {
+                return d * v;
+            }
+        }
+    }
+
+    /// Poisson with the given mean: by multiplication (Knuth) below 10, else by transformed rejection (Hörmann 1993,
+    /// PTRS). NaN if the mean is negative or not finite.
+    pub fn poisson(&mut self, mean: f64) -> f64 {
+        if !mean.is_finite() || mean < 0.0 {
+            return f64::NAN;
+        }
+        if mean < 10.0 {
+            let limit = libm::exp(-mean);
+            let (mut count, mut product) = (0.0, 1.0 - self.uniform());
+            while product > limit {
+                count += 1.0;
+                product *= 1.0 - self.uniform();
+            }
+            return count;
+        }
+        let b = 0.931 + 2.53 * mean.sqrt();
+        let a = -0.059 + 0.02483 * b;
+        let inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
+        let v_r = 0.9277 - 3.6224 / (b - 2.0);
+        loop {
+            let u = self.uniform() - 0.5;
+            let v = 1.0 - self.uniform();
+            let us = 0.5 - u.abs();
+            let k = ((2.0 * a / us + b) * u + mean + 0.43).floor();
+            if us >= 0.07 && v <= v_r {
+                return k;
+            }
+            if k < 0.0 || us < 0.013 && v > us {
+                continue;
+            }
+            let left = libm::log(v * inverse_alpha / (a / (us * us) + b));
+            if left <= k * libm::log(mean) - mean - libm::lgamma(k + 1.0) {
+                return k;
+            }
+        }
+    }
+
+    /// The number of failures before the `k`-th success, whose probability is `p`: a Poisson number whose mean has a
+    /// gamma distribution. `k` need not be an integer.
+    pub fn negative_binomial(&mut self, k: f64, p: f64) -> f64 {
+        if p >= 1.0 {
+            return 0.0;
+        }
+        let mean = self.gamma(k) * (1.0 - p) / p;
+        self.poisson(mean)
+    }
+
+    /// Negative binomial with mean `mu` and dispersion `alpha`: the variance is `mu + alpha * mu^2`.
+    pub fn generalized_negative_binomial(&mut self, mu: f64, alpha: f64) -> f64 {
+        if alpha == 0.0 {
+            return self.poisson(mu);
+        }
+        let mean = self.gamma(1.0 / alpha) * mu * alpha;
+        self.poisson(mean)
+    }
+
+    /// The index of one of several outcomes with the given probabilities, or weights of any sum. The last outcome if
+    /// they sum to nothing.
+    pub fn categorical(&mut self, weights: impl Iterator<Item = f64> + Clone) -> usize {
+        let target = self.uniform() * weights.clone().sum::<f64>();
+        let mut sum = 0.0;
+        let mut last = 0;
+        for (i, w) in weights.enumerate() {
+            sum += w;
+            if w > 0.0 || sum == 0.0 {
+                last = i;
+            }
+            if target < sum {
+                return i;
+            }
+        }
+        last
+    }
+}

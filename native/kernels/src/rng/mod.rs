@@ -1,0 +1,297 @@
+//! Random numbers from the counter-based generator Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
+//! numbers: as easy as 1, 2, 3", 2011).
+//!
+//! Each element of an array gets numbers that depend on the seed, the stream and its index alone, so results do not
+//! depend on threads. A fill is one stream: give every call its own.
+
+mod draws;
+#[cfg(test)]
+mod tests;
+
+pub use draws::Draws;
+
+use crate::map::{Lane, Store};
+use crate::math;
+use crate::par;
+use crate::simd::multiversion::{self, Kernel};
+use ferromx_core::dtype::{DType, Element};
+
+/// Words made together: [`WIDE`] blocks of four.
+const GROUP: usize = 64;
+/// Blocks computed side by side.
+const WIDE: usize = 16;
+/// Elements of a parallel chunk in bulk fills.
+const GRAIN: usize = 1 << 15;
+/// Elements of a parallel chunk where each element has its own sampler.
+const SLOW_GRAIN: usize = 1 << 10;
+
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// One round on the four words of a counter.
+#[inline(always)]
+fn round(c: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let a = u64::from(MULTIPLIERS[0]) * u64::from(c[0]);
+    let b = u64::from(MULTIPLIERS[1]) * u64::from(c[2]);
+    [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32]
+}
+
+/// The four words of a counter's block.
+#[inline(always)]
+fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    let mut i = 0;
+    while i < 10 {
+        c = round(c, key);
+        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+        i += 1;
+    }
+    c
+}
+
+/// A generator: a seed and a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Philox {
+    key: [u32; 2],
+}
+
+impl Philox {
+    /// The generator of a stream; streams of one seed are independent.
+    pub fn new(seed: u64, stream: u64) -> Philox {
+        let [a, b, ..] = philox([stream as u32, (stream >> 32) as u32, 0, 2], [seed as u32, (seed >> 32) as u32]);
+        Philox { key: [a, b] }
+    }
+
+    /// The numbers that belong to one element, as many as are asked for.
+    pub fn draws(&self, element: u64) -> Draws {
+        Draws::new(self.key, element)
+    }
+
+    /// Uniform numbers in [`low`, `high`), with 24 random bits, or 53 in `f64`. Rounding to a 16-bit type may give
+    /// `high`.
+    pub fn fill_uniform<T>(&self, low: f64, high: f64, out: &mut [T])
+    where
+        T: Store<f32> + Store<f64>,
+    {
+        if T::DTYPE == DType::F64 {
+            self.fill(out, (low, high), uniform_f64);
+        } else {
+            self.fill(out, (low as f32, high as f32), uniform_f32);
+        }
+    }
+
+    /// Normally distributed numbers (Box and Muller 1958), within 6.6 standard deviations, or 8.5 in `f64`.
+    pub fn fill_normal<T>(&self, mean: f64, deviation: f64, out: &mut [T])
+    where
+        T: Store<f32> + Store<f64>,
+    {
+        if T::DTYPE == DType::F64 {
+            self.fill(out, (mean, deviation), normal_f64);
+        } else {
+            self.fill(out, (mean as f32, deviation as f32), normal_f32);
+        }
+    }
+
+    /// `one` with probability `p`, else 0: Dropout's mask for `one` = 1 / p.
+    pub fn fill_bernoulli<T: Store<f32>>(&self, p: f64, one: f32, out: &mut [T]) {
+        let limit = (p.clamp(0.0, 1.0) * 4_294_967_296.0).round() as u64;
+        if limit > u64::from(u32::MAX) {
+            return out.fill(T::element(one));
+        }
+        self.fill(out, (limit as u32, one), bernoulli);
+    }
+
+    /// Exponentially distributed numbers with mean 1 / `rate`.
+    pub fn fill_exponential<T>(&self, rate: f64, out: &mut [T])
+    where
+        T: Store<f32> + Store<f64>,
+    {
+        if T::DTYPE == DType::F64 {
+            self.fill_with(out, |_, draws| draws.exponential() / rate);
+        } else {
+            self.fill(out, (-1.0 / rate) as f32, exponential_f32);
+        }
+    }
+
+    /// Uniform integers from `low` to `high` - 1; `low` if there are none.
+    pub fn fill_int<T: Element + Store<i64>>(&self, low: i64, high: i64, out: &mut [T]) {
+        let range = (i128::from(high) - i128::from(low)).max(1) as u128;
+        par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
+            for (k, o) in out.iter_mut().enumerate() {
+                let word = u128::from(self.draws((i * SLOW_GRAIN + k) as u64).word64());
+                *o = T::element(low.wrapping_add((word * range >> 64) as i64));
+            }
+        });
+    }
+
+    /// Each element from its own numbers: `out[i] = f(i, draws of i)`. For the distributions of [`Draws`].
+    pub fn fill_with<T: Element>(&self, out: &mut [T], f: impl Fn(usize, &mut Draws) -> f64 + Sync) {
+        par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
+            for (k, o) in out.iter_mut().enumerate() {
+                let at = i * SLOW_GRAIN + k;
+                *o = T::from_f64(f(at, &mut self.draws(at as u64)));
+            }
+        });
+    }
+
+    /// A random order of the numbers below `n` (Fisher and Yates).
+    pub fn permutation(&self, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        let mut draws = self.draws(0);
+        for i in (1..n).rev() {
+            let j = (u128::from(draws.word64()) * (i as u128 + 1) >> 64) as usize;
+            order.swap(i, j);
+        }
+        order
+    }
+
+    fn fill<T, C, P, F>(&self, out: &mut [T], params: P, f: F)
+    where
+        T: Store<C>,
+        C: Lane,
+        P: Copy + Sync,
+        F: Fn(P, Group, &mut [C; GROUP]) + Copy + Sync,
+    {
+        par::parallel_rows(out, GRAIN, 1, |i, out| {
+            let mut group = (i * GRAIN / GROUP) as u64;
+            let whole = out.len() / GROUP * GROUP;
+            let direct = T::view_mut(&mut out[..whole]).map_or(0, |lanes| {
+                multiversion::run(Fill { key: self.key, group, out: lanes.as_chunks_mut().0, params, f });
+                lanes.len()
+            });
+            group += (direct / GROUP) as u64;
+            let mut buf = [[C::default(); GROUP]; 8];
+            for part in out[direct..].chunks_mut(8 * GROUP) {
+                let groups = part.len().div_ceil(GROUP);
+                multiversion::run(Fill { key: self.key, group, out: &mut buf[..groups], params, f });
+                T::store(&buf.as_flattened()[..part.len()], part);
+                group += groups as u64;
+            }
+        });
+    }
+}
+
+struct Fill<'a, C, P, F> {
+    key: [u32; 2],
+    group: u64,
+    out: &'a mut [[C; GROUP]],
+    params: P,
+    f: F,
+}
+
+impl<C, P: Copy, F: Fn(P, Group, &mut [C; GROUP])> Kernel for Fill<'_, C, P, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (i, out) in self.out.iter_mut().enumerate() {
+            (self.f)(self.params, Group { key: self.key, number: self.group + i as u64 }, out);
+        }
+    }
+}
+
+/// The source of [`GROUP`] elements.
+#[derive(Clone, Copy)]
+struct Group {
+    key: [u32; 2],
+    number: u64,
+}
+
+impl Group {
+    /// One word for each element: of [`WIDE`] successive counters, first those that come first in their blocks.
+    #[inline(always)]
+    fn words(self) -> [u32; GROUP] {
+        let first = self.number * WIDE as u64;
+        let mut words = [0; GROUP];
+        for lane in 0..WIDE {
+            // A group never crosses a multiple of 2^32.
+            let block = philox([(first as u32).wrapping_add(lane as u32), (first >> 32) as u32, 0, 0], self.key);
+            words[lane] = block[0];
+            words[WIDE + lane] = block[1];
+            words[2 * WIDE + lane] = block[2];
+            words[3 * WIDE + lane] = block[3];
+        }
+        words
+    }
+
+    /// Two words for each element.
+    #[inline(always)]
+    fn word_pairs(self) -> ([u32; GROUP], [u32; GROUP]) {
+        let half = |k| Group { number: 2 * self.number + k, ..self }.words();
+        (half(0), half(1))
+    }
+}
+
+#[inline(always)]
+fn uniform_f32((low, high): (f32, f32), group: Group, out: &mut [f32; GROUP]) {
+    let words = group.words();
+    for i in 0..GROUP {
+        let x = ((words[i] >> 8) as i32 as f32 * (1.0 / 16_777_216.0)).mul_add(high - low, low);
+        out[i] = if x < high { x } else { low };
+    }
+}
+
+#[inline(always)]
+fn uniform_f64((low, high): (f64, f64), group: Group, out: &mut [f64; GROUP]) {
+    let (a, b) = group.word_pairs();
+    for i in 0..GROUP {
+        let x = draws::unit(a[i], b[i]).mul_add(high - low, low);
+        out[i] = if x < high { x } else { low };
+    }
+}
+
+/// In (0, 1], with 31 bits, so that logarithms reach far.
+#[inline(always)]
+fn positive_f32(word: u32) -> f32 {
+    ((word >> 1) as i32 as f32 + 1.0) * (1.0 / 2_147_483_648.0)
+}
+
+#[inline(always)]
+fn exponential_f32(scale: f32, group: Group, out: &mut [f32; GROUP]) {
+    let words = group.words();
+    for i in 0..GROUP {
+        out[i] = math::log(positive_f32(words[i])) * scale;
+    }
+}
+
+#[inline(always)]
+fn bernoulli((limit, one): (u32, f32), group: Group, out: &mut [f32; GROUP]) {
+    let words = group.words();
+    for i in 0..GROUP {
+        out[i] = if words[i] < limit { one } else { 0.0 };
+    }
+}
+
+#[inline(always)]
+fn normal_f32((mean, deviation): (f32, f32), group: Group, out: &mut [f32; GROUP]) {
+    let words = group.words();
+    let (first, second) = out.split_at_mut(GROUP / 2);
+    for i in 0..GROUP / 2 {
+        let radius = (-2.0 * math::log(positive_f32(words[i]))).sqrt() * deviation;
+        let (sin, cos) = sin_cos_turns(words[GROUP / 2 + i]);
+        first[i] = radius.mul_add(cos, mean);
+        second[i] = radius.mul_add(sin, mean);
+    }
+}
+
+/// Sine and cosine of a fraction of a full turn, given in units of 2^-32 turns.
+#[inline(always)]
+fn sin_cos_turns(word: u32) -> (f32, f32) {
+    let quarter = word.wrapping_add(1 << 29) >> 30;
+    let rest = word.wrapping_sub(quarter << 30) as i32;
+    let t = rest as f32 * (std::f32::consts::TAU / 4_294_967_296.0);
+    let z = t * t;
+    let s = z.mul_add(-1.0 / 5040.0, 1.0 / 120.0).mul_add(z, -1.0 / 6.0).mul_add(z * t, t);
+    let c = z.mul_add(1.0 / 40320.0, -1.0 / 720.0).mul_add(z, 1.0 / 24.0).mul_add(z, -0.5).mul_add(z, 1.0);
+    let (s, c) = if quarter & 1 == 0 { (s, c) } else { (c, -s) };
+    if quarter & 2 == 0 { (s, c) } else { (-s, -c) }
+}
+
+#[inline(always)]
+fn normal_f64((mean, deviation): (f64, f64), group: Group, out: &mut [f64; GROUP]) {
+    let (a, b) = group.word_pairs();
+    for i in 0..GROUP / 2 {
+        let (x, y) = draws::box_muller(draws::unit(a[i], b[i]), draws::unit(a[GROUP / 2 + i], b[GROUP / 2 + i]));
+        out[i] = x.mul_add(deviation, mean);
+        out[GROUP / 2 + i] = y.mul_add(deviation, mean);
+    }
+}

@@ -1,0 +1,152 @@
+use super::*;
+use crate::par::{num_threads, set_num_threads};
+use ferromx_core::dtype::f16;
+
+#[test]
+fn philox_gives_the_published_words() {
+    assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+    let counter = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
+    let want = [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1];
+    assert_eq!(philox(counter, [0xa409_3822, 0x299f_31d0]), want);
+}
+
+const N: usize = 200_000;
+
+fn moments(x: &[f64]) -> (f64, f64) {
+    let mean = x.iter().sum::<f64>() / x.len() as f64;
+    (mean, x.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / x.len() as f64)
+}
+
+/// The Kolmogorov-Smirnov statistic times the root of the sample size; above 1.95 in one of 1000 cases.
+fn kolmogorov(x: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
+    let mut x = x.to_vec();
+    x.sort_by(f64::total_cmp);
+    let n = x.len() as f64;
+    let d =
+        x.iter().enumerate().map(|(i, &v)| (cdf(v) - i as f64 / n).abs().max((cdf(v) - (i as f64 + 1.0) / n).abs()));
+    d.fold(0.0, f64::max) * n.sqrt()
+}
+
+fn wide(x: &[f32]) -> Vec<f64> {
+    x.iter().map(|&x| f64::from(x)).collect()
+}
+
+/// Mean and variance within five standard errors, the latter by a rough bound on the fourth moment.
+fn check_moments(x: &[f64], mean: f64, variance: f64) {
+    let (m, v) = moments(x);
+    let n = x.len() as f64;
+    assert!((m - mean).abs() <= 5.0 * (variance / n).sqrt() + 1e-9, "mean {m}, not {mean}");
+    assert!((v / variance - 1.0).abs() <= 5.0 * (12.0 / n).sqrt(), "variance {v}, not {variance}");
+}
+
+#[test]
+fn uniform_numbers() {
+    let g = Philox::new(42, 1);
+    let mut x = vec![0f32; N];
+    g.fill_uniform(-1.0, 3.0, &mut x);
+    assert!(x.iter().all(|x| (-1.0..3.0).contains(x)));
+    assert!(kolmogorov(&wide(&x), |x| (x + 1.0) / 4.0) < 1.95);
+    let mut y = vec![0f64; N];
+    g.fill_uniform(0.0, 1.0, &mut y);
+    assert!(kolmogorov(&y, |x| x) < 1.95);
+    let neighbours: f64 = y.windows(2).map(|w| (w[0] - 0.5) * (w[1] - 0.5)).sum::<f64>() / N as f64 * 12.0;
+    assert!(neighbours.abs() < 5.0 / (N as f64).sqrt());
+    let mut other = vec![0f32; N];
+    Philox::new(42, 2).fill_uniform(-1.0, 3.0, &mut other);
+    let same = x.iter().zip(&other).filter(|(a, b)| a == b).count();
+    assert!(same < 10, "streams share {same} numbers");
+}
+
+#[test]
+fn normal_and_exponential_numbers() {
+    let cdf = |x: f64| 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2);
+    let mut x = vec![0f32; N];
+    Philox::new(7, 0).fill_normal(0.0, 1.0, &mut x);
+    assert!(kolmogorov(&wide(&x), cdf) < 1.95);
+    let mut y = vec![0f64; N];
+    Philox::new(7, 0).fill_normal(2.0, 3.0, &mut y);
+    assert!(kolmogorov(&y, |x| cdf((x - 2.0) / 3.0)) < 1.95);
+    let mut h = vec![f16::ZERO; N];
+    Philox::new(8, 0).fill_normal(0.0, 1.0, &mut h);
+    check_moments(&h.iter().map(|x| x.to_f64()).collect::<Vec<_>>(), 0.0, 1.0);
+    Philox::new(7, 1).fill_exponential(0.5, &mut x);
+    assert!(kolmogorov(&wide(&x), |x| 1.0 - (-0.5 * x).exp()) < 1.95);
+    Philox::new(7, 1).fill_exponential(4.0, &mut y);
+    assert!(kolmogorov(&y, |x| 1.0 - (-4.0 * x).exp()) < 1.95);
+}
+
+#[test]
+fn masks_and_integers() {
+    let mut x = vec![0f32; N];
+    Philox::new(1, 1).fill_bernoulli(0.3, 2.0, &mut x);
+    assert!(x.iter().all(|&x| x == 0.0 || x == 2.0));
+    check_moments(&wide(&x), 0.6, 0.84);
+    Philox::new(1, 1).fill_bernoulli(1.0, 2.0, &mut x);
+    assert!(x.iter().all(|&x| x == 2.0));
+    Philox::new(1, 1).fill_bernoulli(0.0, 2.0, &mut x);
+    assert!(x.iter().all(|&x| x == 0.0));
+    let mut i = vec![0i64; N];
+    Philox::new(1, 2).fill_int(-3, 7, &mut i);
+    for v in -3..7 {
+        let count = i.iter().filter(|&&x| x == v).count() as f64;
+        assert!((count - 20_000.0).abs() < 5.0 * 18_000f64.sqrt(), "{v}: {count}");
+    }
+    assert!(i.iter().all(|x| (-3..7).contains(x)));
+    Philox::new(1, 2).fill_int(i64::MIN, i64::MAX, &mut i);
+    assert!((i.iter().filter(|x| **x < 0).count() as f64 - 1e5).abs() < 5.0 * 5e4f64.sqrt());
+    let mut order = Philox::new(3, 3).permutation(1000);
+    assert!(order.iter().enumerate().filter(|(i, o)| i == *o).count() < 10);
+    order.sort_unstable();
+    assert!(order.into_iter().eq(0..1000));
+}
+
+#[test]
+fn other_distributions() {
+    let sample = |f: &(dyn Fn(&mut Draws) -> f64 + Sync)| {
+        let mut x = vec![0f64; N];
+        Philox::new(5, 5).fill_with(&mut x, |_, d| f(d));
+        x
+    };
+    for shape in [0.3, 1.0, 2.5, 50.0] {
+        let (m, v) = moments(&sample(&|d| d.gamma(shape)));
+        assert!((m / shape - 1.0).abs() < 0.025 && (v / shape - 1.0).abs() < 0.06, "{shape}: {m} {v}");
+    }
+    assert!(kolmogorov(&sample(&|d| d.gamma(1.0)), |x| 1.0 - (-x).exp()) < 1.95);
+    for mean in [0.1, 4.0, 9.9, 10.0, 31.0, 1000.0] {
+        check_moments(&sample(&|d| d.poisson(mean)), mean, mean);
+    }
+    check_moments(&sample(&|d| d.negative_binomial(3.0, 0.4)), 4.5, 11.25);
+    check_moments(&sample(&|d| d.generalized_negative_binomial(2.0, 0.5)), 2.0, 4.0);
+    check_moments(&sample(&|d| d.generalized_negative_binomial(2.0, 0.0)), 2.0, 2.0);
+    let x = sample(&|d| d.categorical([1.0, 0.0, 3.0, 4.0].into_iter()) as f64);
+    for (outcome, p) in [0.125, 0.0, 0.375, 0.5].into_iter().enumerate() {
+        let count = x.iter().filter(|&&x| x == outcome as f64).count() as f64;
+        assert!((count - p * N as f64).abs() < 5.0 * (N as f64 * p * (1.0 - p)).sqrt() + 0.5, "{outcome}: {count}");
+    }
+    let mut d = Philox::new(0, 0).draws(0);
+    assert!(d.gamma(-1.0).is_nan() && d.poisson(-1.0).is_nan() && d.poisson(0.0) == 0.0);
+}
+
+#[test]
+fn elements_do_not_depend_on_length_or_threads() {
+    let run = |n: usize| {
+        let g = Philox::new(9, 9);
+        let (mut x, mut h, mut p) = (vec![0f32; n], vec![f16::ZERO; n], vec![0f64; n]);
+        g.fill_normal(0.0, 1.0, &mut x);
+        g.fill_normal(0.0, 1.0, &mut h);
+        g.fill_with(&mut p, |i, d| d.poisson(i as f64 % 20.0));
+        assert!(x.iter().zip(&h).all(|(x, h)| f16::from_f32(*x) == *h));
+        (x, p)
+    };
+    let before = num_threads();
+    set_num_threads(1);
+    let one = run(100_001);
+    set_num_threads(2);
+    assert_eq!(one, run(100_001));
+    set_num_threads(before);
+    for n in [0, 1, 63, 64, 65, 700] {
+        let part = run(n);
+        assert_eq!((&one.0[..n], &one.1[..n]), (&part.0[..], &part.1[..]));
+    }
+}
