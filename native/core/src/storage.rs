@@ -552,6 +552,30 @@ pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
 
+/// Runs `f` on the array's elements under its lock for reading.
+///
+/// # Errors
+/// `T` is not the array's element type.
+pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
+    check_dtype::<T>(array.dtype())?;
+    let mut region = Region::new([array], []);
+    let _guard = region.lock();
+    // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialised, of this type.
+    Ok(f(unsafe { std::slice::from_raw_parts(start(array).as_ptr().cast(), array.len()) }))
+}
+
+/// Runs `f` on the array's elements under its lock for writing.
+///
+/// # Errors
+/// `T` is not the array's element type.
+pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+    check_dtype::<T>(array.dtype())?;
+    let mut region = Region::new([], [array]);
+    let _guard = region.lock();
+    // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialised, of this type.
+    Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
+}
+
 /// Copies all elements into a slice of the array's element type and length.
 ///
 /// # Errors

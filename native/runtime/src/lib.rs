@@ -1,11 +1,14 @@
 //! Graphs, execution, automatic differentiation, data and files: the facade that the C and JNI faces call.
 
+pub mod arrays;
 pub mod executor;
+pub mod features;
 pub mod graph;
 pub mod imperative;
 pub mod io;
 pub mod passes;
 pub mod random;
+pub mod semantics;
 pub mod symbol;
 pub mod symbol_infer;
 

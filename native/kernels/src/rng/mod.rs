@@ -118,7 +118,7 @@ impl Philox {
         par::parallel_rows(out, SLOW_GRAIN, 1, |i, out| {
             for (k, o) in out.iter_mut().enumerate() {
                 let word = u128::from(self.draws((i * SLOW_GRAIN + k) as u64).word64());
-                *o = T::element(low.wrapping_add((word * range >> 64) as i64));
+                *o = T::element(low.wrapping_add(((word * range) >> 64) as i64));
             }
         });
     }
@@ -138,7 +138,7 @@ impl Philox {
         let mut order: Vec<usize> = (0..n).collect();
         let mut draws = self.draws(0);
         for i in (1..n).rev() {
-            let j = (u128::from(draws.word64()) * (i as u128 + 1) >> 64) as usize;
+            let j = ((u128::from(draws.word64()) * (i as u128 + 1)) >> 64) as usize;
             order.swap(i, j);
         }
         order

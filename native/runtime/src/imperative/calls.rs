@@ -3,10 +3,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 
+use super::tape::{Tensor, record};
 use crate::graph::op_call;
 use crate::symbol::OpCall;
 
@@ -69,4 +72,25 @@ pub fn prepare<'a>(
         calls.insert(key, call.clone());
     });
     Ok(call)
+}
+
+/// Runs an operator by name on tensors, recording it where the thread records. Outputs go to `outputs`, or to new tensors if that
+/// is empty; either way the visible ones are returned.
+///
+/// # Errors
+/// No such operator, parameters that do not parse, and those of [`record`].
+pub fn call<'a>(
+    op: &'static str,
+    attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    inputs: &[Arc<Tensor>],
+    outputs: &[Arc<Tensor>],
+) -> Result<Vec<Arc<Tensor>>> {
+    let prepared = prepare(op, attrs, inputs.len())?;
+    let context = match prepared.attrs.get("ctx") {
+        Some(text) if inputs.is_empty() && !text.is_empty() => {
+            Some(text.parse::<Context>().map_err(|e| e.in_operator(op, op))?)
+        }
+        _ => None,
+    };
+    record(&prepared.op, &prepared.attrs, context, inputs, outputs)
 }

@@ -4,7 +4,7 @@ mod calls;
 mod invoke;
 mod tape;
 
-pub use calls::{PreparedCall, prepare};
+pub use calls::{PreparedCall, call, prepare};
 pub use invoke::{invoke, run};
 pub use tape::{
     GradientRequest, Tensor, backward, is_recording, is_training, mark_variables, record, set_recording, set_training,

@@ -22,6 +22,7 @@ pub(super) const HIDDEN_KEYS: &[&str] =
 pub struct AtomicSymbol {
     op: &'static str,
     attrs: Attrs,
+    extra: Attrs,
 }
 
 impl AtomicSymbol {
@@ -41,7 +42,7 @@ impl AtomicSymbol {
             check.entry(count.into()).or_insert_with(|| "1".into());
         }
         def.parse(&check)?;
-        Ok(AtomicSymbol { op: name, attrs })
+        Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new() })
     }
 
     /// Name of the operator as it was asked for.
@@ -54,9 +55,10 @@ impl AtomicSymbol {
         &self.attrs
     }
 
-    /// Adds an attribute that the node will have.
+    /// Adds an attribute that the node will carry; it is no parameter of the operator.
     pub fn set_attr(&mut self, key: &str, value: &str) {
-        self.attrs.insert(key.into(), value.into());
+        let key = if HIDDEN_KEYS.contains(&key) { format!("__{key}__") } else { key.to_string() };
+        self.extra.insert(key, value.into());
     }
 
     /// Makes the node. Inputs are all positional or all by name; missing ones become variables named `node_input`.
@@ -82,6 +84,7 @@ impl AtomicSymbol {
             count = text.parse().unwrap_or(count);
         }
         let params = def.parse(&attrs).map_err(context)?;
+        attrs.extend(self.extra.clone());
         let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
         let placed = place(inputs, keys, &names).map_err(context)?;
         let init = |i: usize| def.input_init.iter().find(|(input, _)| *input == i).map(|(_, init)| *init);
@@ -167,6 +170,24 @@ impl Symbol {
     /// A copy that shares no node with this symbol.
     pub fn deep_copy(&self) -> Symbol {
         self.rebuild(|_| None)
+    }
+
+    /// The same graph with another name for the node of the outputs.
+    ///
+    /// # Errors
+    /// The symbol is a group.
+    pub fn renamed(&self, name: &str) -> Result<Symbol> {
+        let old = self.outputs.first().filter(|_| self.name().is_some());
+        let Some(old) = old else {
+            return Err(Error::Value("a name belongs to a symbol of one node; this one is a group".into()));
+        };
+        let node = Arc::new(Node {
+            name: name.into(),
+            op: old.node.op.clone(),
+            inputs: old.node.inputs.clone(),
+            attrs: RwLock::new(old.node.attrs.read().clone()),
+        });
+        Ok(Symbol { outputs: self.outputs.iter().map(|e| NodeEntry { node: node.clone(), index: e.index }).collect() })
     }
 
     /// Copies the graph; `replace` may give something else for a variable.

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
+use ferromx_core::file_format;
 use ferromx_core::op::Inputs;
 use ferromx_core::params::Attrs;
 use ferromx_ops::registry;
@@ -56,6 +57,26 @@ impl Symbol {
              \"attrs\": {{\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}\n}}"
         );
         s
+    }
+
+    /// Writes the JSON to a file, whole or not at all.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn save(&self, path: &str) -> Result<()> {
+        file_format::write_whole(path, |file| file.write_all(self.to_json().as_bytes()))
+    }
+
+    /// Reads a JSON file.
+    ///
+    /// # Errors
+    /// No such file, or those of [`Symbol::from_json`].
+    pub fn load(path: &str) -> Result<Symbol> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, &e))?;
+        Symbol::from_json(&text).map_err(|e| match e {
+            Error::Format(message) => Error::Format(format!("{path}: {message}")),
+            other => other,
+        })
     }
 
     /// Reads a graph written by any version of MXNet or by [`Symbol::to_json`].

@@ -1,0 +1,36 @@
+//! The C face: MXNet 1.9.1's `c_api.h` and nnvm's `c_api.h`. Every function checks its arguments, returns 0, or returns -1 and
+//! leaves a message for `MXGetLastError`.
+#![allow(unsafe_code)]
+
+mod args;
+mod operators;
+mod ret;
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ferromx_core::error::Result;
+
+thread_local! {
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Runs the body of an exported function; errors and panics become -1 and a message.
+pub(crate) fn guard(body: impl FnOnce() -> Result<()>) -> c_int {
+    let message = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return 0,
+        Ok(Err(e)) => e.to_string(),
+        Err(payload) => crate::guard::panic_message(payload.as_ref()),
+    };
+    // Zero bytes cannot be part of a C string.
+    let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
+    LAST_ERROR.with_borrow_mut(|last| *last = text);
+    -1
+}
+
+/// The message of the last call that failed on this thread. It stays valid until the next one fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXGetLastError() -> *const c_char {
+    LAST_ERROR.with_borrow(|last| last.as_ptr())
+}

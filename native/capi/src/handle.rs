@@ -1,0 +1,230 @@
+//! Handles: numbers that stand for objects on the other side of the boundary. A handle carries the slot and the generation of
+//! what it names, so that null, freed and foreign handles are found before anything is touched.
+
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::OpDef;
+use ferromx_ops::registry;
+use ferromx_runtime::executor::Executor;
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::io::DataIter;
+use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use parking_lot::{Mutex, RwLock};
+
+/// A symbol handle's content: composing changes it in place.
+pub enum SymbolState {
+    /// An operator that waits for its inputs.
+    Atomic(AtomicSymbol),
+    /// A graph.
+    Graph(Symbol),
+}
+
+/// What a handle may stand for.
+#[derive(Clone)]
+pub enum Object {
+    /// An array.
+    Tensor(Arc<Tensor>),
+    /// A symbol.
+    Symbol(Arc<RwLock<SymbolState>>),
+    /// An executor.
+    Executor(Arc<Executor>),
+    /// A data iterator.
+    DataIter(Arc<Mutex<Box<dyn DataIter>>>),
+}
+
+impl Object {
+    fn kind(&self) -> &'static str {
+        match self {
+            Object::Tensor(_) => "NDArray",
+            Object::Symbol(_) => "Symbol",
+            Object::Executor(_) => "Executor",
+            Object::DataIter(_) => "DataIter",
+        }
+    }
+}
+
+struct Slot {
+    generation: u32,
+    object: Option<Object>,
+}
+
+struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+static TABLE: RwLock<Table> = RwLock::new(Table { slots: Vec::new(), free: Vec::new() });
+
+/// Bits of a handle: slot number plus one below, generation above. Operator handles have the top bit.
+const SLOT_BITS: u32 = 32;
+const GENERATION_MASK: u32 = 0x3FFF_FFFF;
+const OPERATOR: u64 = 1 << 62;
+
+/// Puts an object into the table.
+pub fn insert(object: Object) -> u64 {
+    let mut table = TABLE.write();
+    let index = match table.free.pop() {
+        Some(index) => index,
+        None => {
+            table.slots.push(Slot { generation: 0, object: None });
+            (table.slots.len() - 1) as u32
+        }
+    };
+    let slot = &mut table.slots[index as usize];
+    slot.object = Some(object);
+    (u64::from(slot.generation) << SLOT_BITS) | (u64::from(index) + 1)
+}
+
+/// An array handle.
+pub fn insert_tensor(tensor: impl Into<Arc<Tensor>>) -> u64 {
+    insert(Object::Tensor(tensor.into()))
+}
+
+/// A symbol handle.
+pub fn insert_symbol(symbol: Symbol) -> u64 {
+    insert(Object::Symbol(Arc::new(RwLock::new(SymbolState::Graph(symbol)))))
+}
+
+fn find<'t>(table: &'t Table, handle: u64, kind: &str) -> Result<(usize, &'t Object)> {
+    if handle == 0 {
+        return Err(Error::NotFound(format!("the {kind} handle is null: an existing {kind} was expected")));
+    }
+    let index = (handle & u64::from(u32::MAX)) as usize;
+    let foreign = || {
+        Error::NotFound(format!(
+            "{handle:#x} is no {kind} handle of this library: pass a handle that one of its functions returned"
+        ))
+    };
+    let slot = index.checked_sub(1).and_then(|i| table.slots.get(i)).ok_or_else(foreign)?;
+    let generation = handle >> SLOT_BITS;
+    match &slot.object {
+        Some(object) if u64::from(slot.generation) == generation => Ok((index - 1, object)),
+        _ if generation > u64::from(slot.generation) => Err(foreign()),
+        _ => Err(Error::NotFound(format!(
+            "the {kind} of handle {handle:#x} was disposed already: use it before, or make a new one"
+        ))),
+    }
+}
+
+fn wrong_kind(handle: u64, object: &Object, kind: &str) -> Error {
+    Error::NotFound(format!("handle {handle:#x} is of kind {}, but {kind} was expected", object.kind()))
+}
+
+macro_rules! getters {
+    ($($(#[$meta:meta])* $name:ident -> $variant:ident($ty:ty), $kind:literal;)*) => {$(
+        $(#[$meta])*
+        ///
+        /// # Errors
+        /// A null, foreign or freed handle, or one of another kind.
+        pub fn $name(handle: u64) -> Result<$ty> {
+            let table = TABLE.read();
+            match find(&table, handle, $kind)?.1 {
+                Object::$variant(x) => Ok(x.clone()),
+                other => Err(wrong_kind(handle, other, $kind)),
+            }
+        }
+    )*};
+}
+
+getters! {
+    /// The array of a handle.
+    tensor -> Tensor(Arc<Tensor>), "NDArray";
+    /// The symbol of a handle, which composing may change.
+    symbol_state -> Symbol(Arc<RwLock<SymbolState>>), "Symbol";
+    /// The executor of a handle.
+    executor -> Executor(Arc<Executor>), "Executor";
+    /// The data iterator of a handle.
+    data_iter -> DataIter(Arc<Mutex<Box<dyn DataIter>>>), "DataIter";
+}
+
+/// The graph of a symbol handle.
+///
+/// # Errors
+/// Those of [`symbol_state`]; parameters of an operator without inputs that do not parse.
+pub fn symbol(handle: u64) -> Result<Symbol> {
+    let state = symbol_state(handle)?;
+    let state = state.read();
+    match &*state {
+        SymbolState::Graph(s) => Ok(s.clone()),
+        SymbolState::Atomic(a) => a.compose("", &[], None),
+    }
+}
+
+/// Frees a handle of one kind; null is nothing.
+///
+/// # Errors
+/// A foreign handle, one of another kind, or one that was freed already.
+pub fn free(handle: u64, kind: &'static str) -> Result<()> {
+    if handle == 0 {
+        return Ok(());
+    }
+    let mut table = TABLE.write();
+    let (index, object) = find(&table, handle, kind)?;
+    if object.kind() != kind {
+        return Err(wrong_kind(handle, object, kind));
+    }
+    let slot = &mut table.slots[index];
+    let object = slot.object.take();
+    slot.generation = (slot.generation + 1) & GENERATION_MASK;
+    table.free.push(index as u32);
+    drop(table);
+    drop(object);
+    Ok(())
+}
+
+/// Number of live handles, for leak checks.
+pub fn live() -> usize {
+    let table = TABLE.read();
+    table.slots.len() - table.free.len()
+}
+
+/// The handle of an operator name or alias. It is never freed.
+///
+/// # Errors
+/// There is no such operator.
+pub fn operator(name: &str) -> Result<u64> {
+    let (name, _) = registry::find(name)?;
+    let index = registry::names()
+        .binary_search(&name)
+        .map_err(|_| Error::Internal(format!("operator {name} is not listed")))?;
+    Ok(OPERATOR | (index as u64 + 1))
+}
+
+/// Name and definition of an operator handle.
+///
+/// # Errors
+/// A value that [`operator`] did not return.
+pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
+    let name = match handle & OPERATOR {
+        0 => None,
+        _ => registry::names().get(((handle & !OPERATOR) as usize).wrapping_sub(1)),
+    };
+    match name {
+        Some(name) => registry::find(name),
+        None => Err(Error::NotFound(format!(
+            "{handle:#x} is no operator handle: get one by NNGetOpHandle or MXListAllOpNames"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_null_and_foreign_handles_are_errors() {
+        let h = insert_tensor(Tensor::default());
+        assert!(tensor(h).is_ok());
+        assert!(executor(h).err().unwrap().to_string().contains("of kind NDArray, but Executor was expected"));
+        free(h, "NDArray").unwrap();
+        assert!(tensor(h).err().unwrap().to_string().contains("disposed already"));
+        assert!(free(h, "NDArray").is_err());
+        assert!(tensor(0).err().unwrap().to_string().contains("null"));
+        assert!(tensor(0xdead_beef_0000).err().unwrap().to_string().contains("no NDArray handle"));
+        let again = insert_tensor(Tensor::default());
+        assert_ne!(h, again);
+        assert!(tensor(h).is_err());
+        free(again, "NDArray").unwrap();
+    }
+}

@@ -1,0 +1,148 @@
+//! Executors: binding, running, outputs, reshaping, monitors.
+
+use std::sync::Arc;
+
+use ferromx_core::context::Context;
+use ferromx_core::error::Error;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::storage::Req;
+use ferromx_runtime::executor::{Bound, Executor, Monitor};
+use ferromx_runtime::imperative::Tensor;
+use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
+use jni::refs::Global;
+use jni::sys::{jboolean, jint, jlong};
+use jni::{Env, JavaVM, jni_sig, jni_str};
+
+use super::symbol::unpack_shapes;
+use super::{Result, ints, longs, native, new_longs, same_length, strings};
+use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
+
+fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
+    Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_core::error::Result<_>>()?)
+}
+
+fn wrap(array: &NDArray) -> jlong {
+    insert_tensor(Tensor::new(array.clone())) as jlong
+}
+
+/// Calls a Java monitor. It runs on the thread that called the executor, so the JVM knows it already. Once a callback has thrown,
+/// the exception stays pending and nothing more is called.
+fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
+    let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
+    Ok(Arc::new(move |name: &str, array: NDArray| {
+        let call = |env: &mut Env<'_>| -> Result<()> {
+            if env.exception_check() {
+                return Ok(());
+            }
+            let name = env.new_string(name)?;
+            let arguments = [(&name).into(), wrap(&array).into()];
+            let sig = jni_sig!("(Ljava/lang/String;J)V");
+            env.call_method(&callback, jni_str!("invoke"), sig, &arguments)?;
+            env.delete_local_ref(name);
+            Ok(())
+        };
+        // An exception of the callback is pending now and surfaces when the native method returns.
+        let _ = JavaVM::singleton().map_err(Into::into).and_then(|vm| vm.attach_current_thread(call));
+    }))
+}
+
+/// Devices of `ctx_group` names. All host devices share one memory, so a group needs no copies and nothing more is done.
+fn check_groups<'l>(
+    env: &mut Env<'l>,
+    names: &JObjectArray<'l, JString<'l>>,
+    types: &JIntArray<'l>,
+    ids: &JIntArray<'l>,
+) -> Result<()> {
+    if names.is_null() {
+        return Ok(());
+    }
+    let (names, types, ids) =
+        (strings(env, names, "groupNames")?, ints(env, types, "groupDevTypes")?, ints(env, ids, "groupDevIds")?);
+    same_length(types.len(), names.len(), "device types", "groups")?;
+    same_length(ids.len(), names.len(), "device numbers", "groups")?;
+    for (t, id) in types.into_iter().zip(ids) {
+        Context::from_codes(t, id)?;
+    }
+    Ok(())
+}
+
+native! {
+    fn Java_org_apache_mxnet_LibInfo_executorBind(
+        env, symbol_handle: jlong, dev_type: jint, dev_id: jint, group_names: JObjectArray<'l, JString<'l>>,
+        group_types: JIntArray<'l>, group_ids: JIntArray<'l>, args: JLongArray<'l>, grads: JLongArray<'l>,
+        reqs: JIntArray<'l>, aux: JLongArray<'l>, shared: jlong) -> jlong
+    {
+        check_groups(env, &group_names, &group_types, &group_ids)?;
+        let s = symbol(symbol_handle as u64)?;
+        let args = arrays(&longs(env, &args, "args")?)?;
+        let grads = longs(env, &grads, "grads")?
+            .into_iter()
+            .map(|h| if h == 0 { Ok(None) } else { Ok(Some(tensor(h as u64)?.array()?)) })
+            .collect::<Result<Vec<_>>>()?;
+        let reqs = ints(env, &reqs, "gradReqs")?
+            .into_iter()
+            .zip(&grads)
+            .map(|(r, g)| Ok(if g.is_none() { Req::Null } else { Req::from_code(r as u32)? }))
+            .collect::<Result<Vec<_>>>()?;
+        let aux = arrays(&longs(env, &aux, "aux")?)?;
+        let shared = if shared == 0 { None } else { Some(executor(shared as u64)?) };
+        let context = Context::from_codes(dev_type, dev_id)?;
+        let bound = Executor::bind(&s, context, Bound { args, grads, reqs, aux }, shared.as_deref())?;
+        Ok(insert(Object::Executor(Arc::new(bound))) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorFree(_env, handle: jlong) {
+        Ok(handle::free(handle as u64, "Executor")?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorForward(_env, handle: jlong, is_train: jboolean) {
+        Ok(executor(handle as u64)?.forward(is_train)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorBackward(env, handle: jlong, head_grads: JLongArray<'l>) {
+        let grads = if head_grads.is_null() { Vec::new() } else { arrays(&longs(env, &head_grads, "headGrads")?)? };
+        Ok(executor(handle as u64)?.backward(&grads, true)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorOutputs(env, handle: jlong) -> JLongArray<'l> {
+        let handles: Vec<jlong> = executor(handle as u64)?.outputs().iter().map(wrap).collect();
+        new_longs(env, &handles)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorReshape(
+        env, handle: jlong, partial: jboolean, up_sizing: jboolean, dev_type: jint, dev_id: jint,
+        group_names: JObjectArray<'l, JString<'l>>, group_types: JIntArray<'l>, group_ids: JIntArray<'l>,
+        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
+    {
+        check_groups(env, &group_names, &group_types, &group_ids)?;
+        let old = executor(handle as u64)?;
+        let context = Context::from_codes(dev_type, dev_id)?;
+        if context != old.context() {
+            return Err(Error::Value(format!("an executor on {} cannot be reshaped on {context}", old.context())).into());
+        }
+        let names = strings(env, &names, "names")?;
+        let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
+        same_length(shapes.len(), names.len(), "shapes", "names")?;
+        let new = old.reshape(partial, up_sizing, &names.into_iter().zip(shapes).collect::<Vec<_>>())?;
+        let args: Vec<jlong> = new.args().iter().map(wrap).collect();
+        let grads: Vec<jlong> = new.grads().iter().map(|g| g.as_ref().map_or(0, wrap)).collect();
+        let aux: Vec<jlong> = new.aux().iter().map(wrap).collect();
+        let handle = insert(Object::Executor(Arc::new(new))) as jlong;
+        let (args, grads, aux) = (new_longs(env, &args)?, new_longs(env, &grads)?, new_longs(env, &aux)?);
+        let class = jni_str!("org/apache/mxnet/ReshapedExecutor");
+        let arguments = [handle.into(), (&args).into(), (&grads).into(), (&aux).into()];
+        Ok(env.new_object(class, jni_sig!("(J[J[J[J)V"), &arguments)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorPrint(env, handle: jlong) -> JString<'l> {
+        Ok(env.new_string(executor(handle as u64)?.debug_string())?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_executorSetMonitorCallback(
+        env, handle: jlong, callback: JObject<'l>, monitor_all: jboolean)
+    {
+        let installed = if callback.is_null() { None } else { Some(monitor(env, &callback)?) };
+        executor(handle as u64)?.set_monitor(installed, monitor_all);
+        Ok(())
+    }
+}

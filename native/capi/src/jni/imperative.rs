@@ -1,0 +1,120 @@
+//! Operators on arrays, and autograd.
+
+use std::sync::Arc;
+
+use ferromx_core::error::Error;
+use ferromx_core::storage::Req;
+use ferromx_runtime::imperative::{self, GradientRequest, Tensor};
+use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
+use jni::sys::{jboolean, jdouble, jlong};
+
+use super::{Result, ints, longs, native, new_longs, pairs, same_length};
+use crate::handle::{self, insert_tensor, tensor};
+
+fn tensors(handles: &[jlong]) -> Result<Vec<Arc<Tensor>>> {
+    Ok(handles.iter().map(|h| tensor(*h as u64)).collect::<ferromx_core::error::Result<_>>()?)
+}
+
+/// Runs an operator that has one visible output; returns its handle, or `out`.
+fn one_output(op: jlong, inputs: &[jlong], attrs: &[(&str, &str)], out: jlong) -> Result<jlong> {
+    let (name, _) = handle::operator_of(op as u64)?;
+    let inputs = tensors(inputs)?;
+    let outputs = if out == 0 { Vec::new() } else { vec![tensor(out as u64)?] };
+    let mut results = imperative::call(name, attrs.iter().copied(), &inputs, &outputs)?;
+    match (out, results.pop()) {
+        (0, Some(result)) if results.is_empty() => Ok(insert_tensor(result) as jlong),
+        (0, _) => {
+            Err(Error::Value(format!("operator {name} does not have one output: call it by imperativeInvoke")).into())
+        }
+        _ => Ok(out),
+    }
+}
+
+native! {
+    fn Java_org_apache_mxnet_LibInfo_imperativeInvoke(
+        env, op: jlong, inputs: JLongArray<'l>, outputs: JLongArray<'l>, keys: JObjectArray<'l, JString<'l>>,
+        values: JObjectArray<'l, JString<'l>>) -> JLongArray<'l>
+    {
+        let (name, _) = handle::operator_of(op as u64)?;
+        let inputs = tensors(&longs(env, &inputs, "inputs")?)?;
+        let given = if outputs.is_null() { Vec::new() } else { tensors(&longs(env, &outputs, "outputs")?)? };
+        let attrs = pairs(env, &keys, &values)?;
+        let results = imperative::call(name, attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())), &inputs, &given)?;
+        if !outputs.is_null() {
+            return Ok(JLongArray::default());
+        }
+        let handles: Vec<jlong> = results.into_iter().map(|t| insert_tensor(t) as jlong).collect();
+        new_longs(env, &handles)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_imperativeInvokeUnary(_env, op: jlong, data: jlong, out: jlong) -> jlong {
+        one_output(op, &[data], &[], out)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_imperativeInvokeBinary(_env, op: jlong, lhs: jlong, rhs: jlong, out: jlong) -> jlong {
+        one_output(op, &[lhs, rhs], &[], out)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_imperativeInvokeScalar(
+        _env, op: jlong, data: jlong, scalar: jdouble, out: jlong) -> jlong
+    {
+        one_output(op, &[data], &[("scalar", &scalar.to_string())], out)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradSetRecording(_env, recording: jboolean) -> jboolean {
+        Ok(imperative::set_recording(recording))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradSetTraining(_env, training: jboolean) -> jboolean {
+        Ok(imperative::set_training(training))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradIsRecording(_env) -> jboolean {
+        Ok(imperative::is_recording())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradIsTraining(_env) -> jboolean {
+        Ok(imperative::is_training())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradMarkVariables(
+        env, variables: JLongArray<'l>, reqs: JIntArray<'l>, gradients: JLongArray<'l>)
+    {
+        let variables = tensors(&longs(env, &variables, "variables")?)?;
+        let reqs = ints(env, &reqs, "gradReqs")?;
+        let gradients = tensors(&longs(env, &gradients, "gradients")?)?;
+        same_length(reqs.len(), variables.len(), "gradient requests", "variables")?;
+        same_length(gradients.len(), variables.len(), "gradients", "variables")?;
+        let requests = gradients
+            .into_iter()
+            .zip(reqs)
+            .map(|(array, req)| Ok(GradientRequest { array, req: Req::from_code(req as u32)? }))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(imperative::mark_variables(&variables, &requests)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradBackward(
+        env, heads: JLongArray<'l>, head_gradients: JLongArray<'l>, retain_graph: jboolean, is_train: jboolean)
+    {
+        // The tape lives as long as arrays that are on it, so there is nothing to release early.
+        let _ = retain_graph;
+        let heads = tensors(&longs(env, &heads, "heads")?)?;
+        let gradients = match head_gradients.is_null() {
+            true => Vec::new(),
+            false => longs(env, &head_gradients, "headGradients")?,
+        };
+        if !gradients.is_empty() {
+            same_length(gradients.len(), heads.len(), "head gradients", "heads")?;
+        }
+        let gradients = gradients
+            .into_iter()
+            .map(|h| if h == 0 { Ok(None) } else { tensor(h as u64).map(Some) })
+            .collect::<ferromx_core::error::Result<Vec<_>>>()?;
+        imperative::backward(&heads, &gradients, &[], false, is_train)?;
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGrad(_env, handle: jlong) -> jlong {
+        Ok(tensor(handle as u64)?.grad().map_or(0, |g| insert_tensor(g) as jlong))
+    }
+}

@@ -1,0 +1,185 @@
+//! The JNI face: the native methods of `org.apache.mxnet.LibInfo`, whose ScalaDoc is the contract.
+//!
+//! Each method is one `native!` of a few lines. Errors and panics become an `org.apache.mxnet.MXNetError`; an exception that is
+//! pending already, because a callback threw it, is left as it is.
+#![allow(unsafe_code, non_snake_case)]
+
+mod data;
+mod executor;
+mod imperative;
+mod library;
+mod ndarray;
+mod symbol;
+
+use std::any::Any;
+
+use ferromx_core::error::Error;
+use ferromx_core::params::Attrs;
+use jni::Env;
+use jni::errors::ErrorPolicy;
+use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
+use jni::strings::JNIString;
+use jni::sys::jlong;
+
+/// What a native method can fail with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JniError {
+    /// The engine's error.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The JVM refused, or an exception is pending.
+    #[error(transparent)]
+    Jni(#[from] jni::errors::Error),
+}
+
+type Result<T, E = JniError> = std::result::Result<T, E>;
+
+/// Throws an `MXNetError`.
+pub(crate) struct ThrowMxNetError;
+
+fn throw(env: &mut Env<'_>, message: &str) {
+    if !env.exception_check() {
+        let class = JNIString::new("org/apache/mxnet/MXNetError");
+        // Throwing reports itself as an error of kind JavaException; there is nothing else to do with it.
+        let _ = env.throw_new(class, JNIString::new(message));
+    }
+}
+
+impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
+    type Captures<'unowned_env_local: 'native_method, 'native_method> = ();
+
+    fn on_error<'unowned_env_local: 'native_method, 'native_method>(
+        env: &mut Env<'unowned_env_local>,
+        _: &mut (),
+        error: JniError,
+    ) -> jni::errors::Result<T> {
+        throw(env, &error.to_string());
+        Ok(T::default())
+    }
+
+    fn on_panic<'unowned_env_local: 'native_method, 'native_method>(
+        env: &mut Env<'unowned_env_local>,
+        _: &mut (),
+        payload: Box<dyn Any + Send + 'static>,
+    ) -> jni::errors::Result<T> {
+        throw(env, &crate::guard::panic_message(payload.as_ref()));
+        Ok(T::default())
+    }
+}
+
+/// Defines a native method of `LibInfo`.
+macro_rules! native {
+    ($($(#[$meta:meta])* fn $name:ident($env:ident $(, $arg:ident: $ty:ty)*) $(-> $ret:ty)? $body:block)*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        pub extern "system" fn $name<'l>(
+            mut unowned: jni::EnvUnowned<'l>,
+            _this: jni::objects::JObject<'l>,
+            $($arg: $ty),*
+        ) $(-> $ret)? {
+            unowned
+                .with_env(|$env| -> $crate::jni::Result<_> { $body })
+                .resolve::<$crate::jni::ThrowMxNetError>()
+        }
+    )*};
+}
+use native;
+
+fn null(what: &str) -> JniError {
+    JniError::Engine(Error::Value(format!("{what} is null: a value was expected")))
+}
+
+/// A Java string.
+fn string(env: &Env<'_>, s: &JString<'_>, what: &str) -> Result<String> {
+    if s.is_null() { Err(null(what)) } else { Ok(s.try_to_string(env)?) }
+}
+
+/// The numbers of a `long[]`.
+fn longs(env: &Env<'_>, a: &JLongArray<'_>, what: &str) -> Result<Vec<jlong>> {
+    if a.is_null() {
+        return Err(null(what));
+    }
+    let mut out = vec![0; a.len(env)?];
+    a.get_region(env, 0, &mut out)?;
+    Ok(out)
+}
+
+/// The numbers of an `int[]`.
+fn ints(env: &Env<'_>, a: &JIntArray<'_>, what: &str) -> Result<Vec<i32>> {
+    if a.is_null() {
+        return Err(null(what));
+    }
+    let mut out = vec![0; a.len(env)?];
+    a.get_region(env, 0, &mut out)?;
+    Ok(out)
+}
+
+/// The texts of a `String[]`.
+fn strings<'l>(env: &mut Env<'l>, a: &JObjectArray<'l, JString<'l>>, what: &str) -> Result<Vec<String>> {
+    if a.is_null() {
+        return Err(null(what));
+    }
+    (0..a.len(env)?)
+        .map(|i| {
+            let item = a.get_element(env, i)?;
+            let text = string(env, &item, what)?;
+            env.delete_local_ref(item);
+            Ok(text)
+        })
+        .collect()
+}
+
+/// Parallel arrays of keys and values; both may be null.
+fn pairs<'l>(
+    env: &mut Env<'l>,
+    keys: &JObjectArray<'l, JString<'l>>,
+    values: &JObjectArray<'l, JString<'l>>,
+) -> Result<Vec<(String, String)>> {
+    if keys.is_null() && values.is_null() {
+        return Ok(Vec::new());
+    }
+    let (keys, values) = (strings(env, keys, "keys")?, strings(env, values, "values")?);
+    same_length(keys.len(), values.len(), "keys", "values")?;
+    Ok(keys.into_iter().zip(values).collect())
+}
+
+/// [`pairs`] as attributes.
+fn attrs<'l>(
+    env: &mut Env<'l>,
+    keys: &JObjectArray<'l, JString<'l>>,
+    values: &JObjectArray<'l, JString<'l>>,
+) -> Result<Attrs> {
+    Ok(pairs(env, keys, values)?.into_iter().collect())
+}
+
+fn same_length(a: usize, b: usize, what_a: &str, what_b: &str) -> Result<()> {
+    match a == b {
+        true => Ok(()),
+        false => Err(JniError::Engine(Error::Value(format!("{a} {what_a} were given for {b} {what_b}")))),
+    }
+}
+
+/// A new `long[]`.
+fn new_longs<'l>(env: &mut Env<'l>, items: &[jlong]) -> Result<JLongArray<'l>> {
+    let a = JLongArray::new(env, items.len())?;
+    a.set_region(env, 0, items)?;
+    Ok(a)
+}
+
+/// A new `int[]`.
+fn new_ints<'l>(env: &mut Env<'l>, items: &[i32]) -> Result<JIntArray<'l>> {
+    let a = JIntArray::new(env, items.len())?;
+    a.set_region(env, 0, items)?;
+    Ok(a)
+}
+
+/// A new `String[]`.
+fn new_strings<'l, S: AsRef<str>>(env: &mut Env<'l>, items: &[S]) -> Result<JObjectArray<'l, JString<'l>>> {
+    let a = JObjectArray::<JString<'_>>::new(env, items.len(), JString::null())?;
+    for (i, item) in items.iter().enumerate() {
+        let text = env.new_string(item.as_ref())?;
+        a.set_element(env, i, &text)?;
+        env.delete_local_ref(text);
+    }
+    Ok(a)
+}

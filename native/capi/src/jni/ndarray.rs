@@ -1,0 +1,296 @@
+//! Arrays: creation, views, copies in and out, files.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::Error;
+use ferromx_core::file_format;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::{dispatch, storage};
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::{arrays, semantics};
+use jni::Env;
+use jni::objects::{
+    JByteArray, JDoubleArray, JFloatArray, JIntArray, JLongArray, JObject, JObjectArray, JPrimitiveArray, JString,
+    TypeArray,
+};
+use jni::sys::{jboolean, jbyte, jdouble, jint, jlong};
+use jni::{jni_sig, jni_str};
+
+use super::{JniError, Result, longs, native, new_longs, new_strings, same_length, string, strings};
+use crate::handle::{self, insert_tensor, tensor};
+
+fn array(handle: jlong) -> Result<NDArray> {
+    Ok(tensor(handle as u64)?.array()?)
+}
+
+fn wrap(array: NDArray) -> jlong {
+    insert_tensor(Tensor::new(array)) as jlong
+}
+
+/// `length` elements from `offset` on as a view.
+fn part(array: &NDArray, offset: jlong, length: jint) -> Result<NDArray> {
+    let (n, begin, count) = (array.len(), usize::try_from(offset), usize::try_from(length));
+    match (begin, count) {
+        (Ok(begin), Ok(count)) if begin.checked_add(count).is_some_and(|end| end <= n) => {
+            let flat = array.reshape(&[n as i64].into())?;
+            Ok(flat.slice(begin, begin + count)?)
+        }
+        _ => {
+            Err(Error::Value(format!("elements {offset} to {offset} + {length} are outside the array of {n} elements"))
+                .into())
+        }
+    }
+}
+
+fn check_range(len: usize, offset: jint, length: jint) -> Result<()> {
+    match offset >= 0 && length >= 0 && i64::from(offset) + i64::from(length) <= len as i64 {
+        true => Ok(()),
+        false => {
+            Err(Error::Value(format!("elements {offset} to {offset} + {length} are outside the Java array of {len}"))
+                .into())
+        }
+    }
+}
+
+/// Copies from a Java array whose elements are `J`, which the engine sees as `T`.
+fn set<J: TypeArray + Default + Copy, T: Element>(
+    env: &Env<'_>,
+    handle: jlong,
+    offset: jlong,
+    source: &JPrimitiveArray<'_, J>,
+    source_offset: jint,
+    length: jint,
+    to_element: impl Fn(J) -> T + Copy,
+) -> Result<()> {
+    if source.is_null() {
+        return Err(super::null("source"));
+    }
+    check_range(source.len(env)?, source_offset, length)?;
+    let target = part(&array(handle)?, offset, length)?;
+    let mut values = vec![J::default(); length as usize];
+    source.get_region(env, source_offset, &mut values)?;
+    Ok(arrays::write_converted(&target, values.into_iter().map(to_element))?)
+}
+
+/// The reverse of [`set`].
+fn get<J: TypeArray + Copy, T: Element>(
+    env: &Env<'_>,
+    handle: jlong,
+    offset: jlong,
+    target: &JPrimitiveArray<'_, J>,
+    target_offset: jint,
+    length: jint,
+    from_element: impl Fn(T) -> J,
+) -> Result<()> {
+    if target.is_null() {
+        return Err(super::null("target"));
+    }
+    check_range(target.len(env)?, target_offset, length)?;
+    let source = part(&array(handle)?, offset, length)?;
+    let values: Vec<J> = source.to_vec_as::<T>()?.into_iter().map(from_element).collect();
+    Ok(target.set_region(env, target_offset, &values)?)
+}
+
+fn no_sparse<T>() -> Result<T> {
+    Err(Error::Unsupported("sparse arrays are not there in this version: use default storage".into()).into())
+}
+
+native! {
+    fn Java_org_apache_mxnet_LibInfo_ndarrayCreate(
+        env, shape: JLongArray<'l>, dev_type: jint, dev_id: jint, _delay: jboolean, dtype: jint) -> jlong
+    {
+        let shape = semantics::shape_from_user(Some(&longs(env, &shape, "shape")?))?;
+        Ok(wrap(arrays::create(&shape, dtype, Context::from_codes(dev_type, dev_id)?)?))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayCreateSparse(
+        _env, _stype: jint, _shape: JLongArray<'l>, _dev_type: jint, _dev_id: jint, _delay: jboolean, _dtype: jint,
+        _aux_types: JIntArray<'l>, _aux_ndims: JIntArray<'l>, _aux_shapes: JLongArray<'l>) -> jlong
+    {
+        no_sparse()
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayFree(_env, handle: jlong) {
+        Ok(handle::free(handle as u64, "NDArray")?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayShape(env, handle: jlong) -> JLongArray<'l> {
+        let a = array(handle)?;
+        new_longs(env, a.shape().dims())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySize(_env, handle: jlong) -> jlong {
+        Ok(array(handle)?.len() as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayDType(_env, handle: jlong) -> jint {
+        Ok(array(handle)?.dtype().code())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayStorageType(_env, handle: jlong) -> jint {
+        array(handle).map(|_| 0)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayContext(_env, handle: jlong) -> jlong {
+        let context = array(handle)?.context();
+        Ok(((context.device_type as jlong) << 32) | jlong::from(context.device_id))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySlice(_env, handle: jlong, begin: jlong, end: jlong) -> jlong {
+        Ok(wrap(arrays::slice(&array(handle)?, begin, end)?))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayAt(_env, handle: jlong, index: jlong) -> jlong {
+        Ok(wrap(arrays::at(&array(handle)?, index)?))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayReshape(
+        env, handle: jlong, dims: JLongArray<'l>, reverse: jboolean) -> jlong
+    {
+        let dims = longs(env, &dims, "dims")?;
+        Ok(wrap(arrays::reshape(&array(handle)?, &dims, reverse)?))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayWaitToRead(_env, handle: jlong) {
+        array(handle).map(|_| ())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayWaitAll(_env) {
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayCopyFromNDArray(_env, target: jlong, source: jlong, locator: jint) {
+        if locator != -1 {
+            return no_sparse();
+        }
+        Ok(array(target)?.copy_from(&array(source)?)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetData(_env, _handle: jlong) -> jlong {
+        no_sparse()
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetAux(_env, _handle: jlong, _index: jint) -> jlong {
+        no_sparse()
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySetFloats(
+        env, handle: jlong, offset: jlong, source: JFloatArray<'l>, source_offset: jint, length: jint)
+    {
+        let target = part(&array(handle)?, offset, length)?;
+        if target.dtype() != DType::F32 || source.is_null() {
+            return set(env, handle, offset, &source, source_offset, length, |x: f32| x);
+        }
+        check_range(source.len(env)?, source_offset, length)?;
+        storage::write_slice(&target, |to| source.get_region(env, source_offset, to))?.map_err(JniError::Jni)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySetDoubles(
+        env, handle: jlong, offset: jlong, source: JDoubleArray<'l>, source_offset: jint, length: jint)
+    {
+        set(env, handle, offset, &source, source_offset, length, |x: f64| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySetInts(
+        env, handle: jlong, offset: jlong, source: JIntArray<'l>, source_offset: jint, length: jint)
+    {
+        set(env, handle, offset, &source, source_offset, length, |x: i32| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySetLongs(
+        env, handle: jlong, offset: jlong, source: JLongArray<'l>, source_offset: jint, length: jint)
+    {
+        set(env, handle, offset, &source, source_offset, length, |x: i64| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySetBytes(
+        env, handle: jlong, offset: jlong, source: JByteArray<'l>, source_offset: jint, length: jint)
+    {
+        set(env, handle, offset, &source, source_offset, length, |x: jbyte| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetFloats(
+        env, handle: jlong, offset: jlong, target: JFloatArray<'l>, target_offset: jint, length: jint)
+    {
+        let source = part(&array(handle)?, offset, length)?;
+        if source.dtype() != DType::F32 || target.is_null() {
+            return get(env, handle, offset, &target, target_offset, length, |x: f32| x);
+        }
+        check_range(target.len(env)?, target_offset, length)?;
+        storage::read_slice(&source, |from| target.set_region(env, target_offset, from))?.map_err(JniError::Jni)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetDoubles(
+        env, handle: jlong, offset: jlong, target: JDoubleArray<'l>, target_offset: jint, length: jint)
+    {
+        get(env, handle, offset, &target, target_offset, length, |x: f64| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetInts(
+        env, handle: jlong, offset: jlong, target: JIntArray<'l>, target_offset: jint, length: jint)
+    {
+        get(env, handle, offset, &target, target_offset, length, |x: i32| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetLongs(
+        env, handle: jlong, offset: jlong, target: JLongArray<'l>, target_offset: jint, length: jint)
+    {
+        get(env, handle, offset, &target, target_offset, length, |x: i64| x)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetBytes(
+        env, handle: jlong, offset: jlong, target: JByteArray<'l>, target_offset: jint, length: jint)
+    {
+        match array(handle)?.dtype() {
+            DType::U8 => get(env, handle, offset, &target, target_offset, length, |x: u8| x as jbyte),
+            _ => get(env, handle, offset, &target, target_offset, length, |x: i8| x),
+        }
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetRaw(env, handle: jlong) -> JByteArray<'l> {
+        let a = array(handle)?;
+        Ok(storage::read_bytes(&a, |b| env.byte_array_from_slice(b))?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayScalar(_env, handle: jlong) -> jdouble {
+        let a = array(handle)?;
+        if a.len() != 1 {
+            return Err(Error::Value(format!("the array of shape {} has {} elements; a scalar has one", a.shape(), a.len())).into());
+        }
+        dispatch!(a.dtype(), T in [f32, f64, f16, u8, i32, i8, i64, bool, bf16] => {
+            Ok(storage::read_slice::<T, _>(&a, |s| s[0].to_f64())?)
+        }, other => Err(Error::Internal(format!("no elements of type {other}")).into()))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySave(
+        env, file: JString<'l>, handles: JLongArray<'l>, names: JObjectArray<'l, JString<'l>>)
+    {
+        let path = string(env, &file, "fileName")?;
+        let arrays = longs(env, &handles, "handles")?.into_iter().map(array).collect::<Result<Vec<_>>>()?;
+        let names = if names.is_null() { Vec::new() } else { strings(env, &names, "names")? };
+        if !names.is_empty() {
+            same_length(names.len(), arrays.len(), "names", "arrays")?;
+        }
+        Ok(file_format::save(&path, &arrays, &names)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayLoad(env, file: JString<'l>) -> JObject<'l> {
+        let loaded = file_format::load(&string(env, &file, "fileName")?)?;
+        let tensors = loaded.arrays.into_iter().map(|a| a.map_or_else(Tensor::default, Tensor::new));
+        let handles: Vec<jlong> = tensors.map(|t| insert_tensor(t) as jlong).collect();
+        let (handles, names) = (new_longs(env, &handles)?, new_strings(env, &loaded.names)?);
+        let class = jni_str!("org/apache/mxnet/LoadedNDArrays");
+        Ok(env.new_object(class, jni_sig!("([J[Ljava/lang/String;)V"), &[(&handles).into(), (&names).into()])?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {
+        Ok(env.byte_array_from_slice(&file_format::array_to_bytes(&array(handle)?))?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayLoadFromRawBytes(env, bytes: JByteArray<'l>) -> jlong {
+        if bytes.is_null() {
+            return Err(super::null("bytes"));
+        }
+        Ok(wrap(file_format::array_from_bytes(&env.convert_byte_array(&bytes)?)?))
+    }
+}

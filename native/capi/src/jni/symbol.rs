@@ -1,0 +1,261 @@
+//! Symbols: creation, composition, listings, inference, JSON.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Error;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+use ferromx_runtime::{semantics, symbol_infer::Inferred};
+use jni::Env;
+use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
+use jni::sys::{jboolean, jint, jlong};
+use jni::{jni_sig, jni_str};
+
+use super::{
+    Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, same_length, string, strings,
+};
+use crate::handle::{self, SymbolState, insert_symbol, symbol};
+
+fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
+    Ok(handles.iter().map(|h| symbol(*h as u64)).collect::<ferromx_core::error::Result<_>>()?)
+}
+
+fn flat(items: Vec<(String, String)>) -> Vec<String> {
+    items.into_iter().flat_map(|(k, v)| [k, v]).collect()
+}
+
+/// The names that inference arguments are given by: keys, or the arguments in order.
+fn argument_names(s: &Symbol, keys: Option<Vec<String>>, n: usize) -> Result<Vec<String>> {
+    let names = match keys {
+        Some(keys) => keys,
+        None => {
+            let all = s.list_arguments();
+            if n > all.len() {
+                return Err(Error::Value(format!("{n} values were given for {} arguments", all.len())).into());
+            }
+            all.into_iter().take(n).collect()
+        }
+    };
+    same_length(names.len(), n, "names", "values")?;
+    Ok(names)
+}
+
+/// Shapes from ranks and concatenated dimensions.
+pub(super) fn unpack_shapes(ndims: &[i32], dims: &[i64]) -> Result<Vec<Shape>> {
+    let mut rest = dims;
+    ndims
+        .iter()
+        .map(|n| {
+            let Ok(n) = usize::try_from(*n) else { return Ok(Shape::unknown()) };
+            if n > rest.len() {
+                return Err(
+                    Error::Value(format!("{} dimensions were given, but the ranks announce more", dims.len())).into()
+                );
+            }
+            let (shape, tail) = rest.split_at(n);
+            rest = tail;
+            Ok(semantics::shape_from_user(Some(shape))?)
+        })
+        .collect()
+}
+
+fn new_shapes<'l>(env: &mut Env<'l>, shapes: &[Shape]) -> Result<JObjectArray<'l, JLongArray<'l>>> {
+    let out = JObjectArray::<JLongArray<'_>>::new(env, shapes.len(), JLongArray::null())?;
+    for (i, shape) in shapes.iter().enumerate() {
+        if let Some(dims) = semantics::shape_to_user(shape) {
+            let dims = new_longs(env, &dims)?;
+            out.set_element(env, i, &dims)?;
+            env.delete_local_ref(dims);
+        }
+    }
+    Ok(out)
+}
+
+/// Unless `partial`, what remains unknown is fine but contradictions are errors; with it, contradictions leave all unknown.
+fn tolerant<T: Clone>(
+    result: ferromx_core::error::Result<Inferred<T>>,
+    partial: bool,
+    s: &Symbol,
+    unknown: T,
+) -> Result<Inferred<T>> {
+    match result {
+        Err(_) if partial => Ok(Inferred {
+            args: vec![unknown.clone(); s.list_arguments().len()],
+            outputs: vec![unknown.clone(); s.num_outputs()],
+            aux: vec![unknown; s.list_auxiliary_states().len()],
+        }),
+        other => Ok(other?),
+    }
+}
+
+native! {
+    fn Java_org_apache_mxnet_LibInfo_symbolCreateVariable(env, name: JString<'l>) -> jlong {
+        let name = string(env, &name, "the variable's name")?;
+        Ok(insert_symbol(Symbol::variable(&name, Default::default())) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolCreate(
+        env, op: jlong, name: JString<'l>, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>,
+        attr_keys: JObjectArray<'l, JString<'l>>, attr_values: JObjectArray<'l, JString<'l>>,
+        input_keys: JObjectArray<'l, JString<'l>>, inputs: JLongArray<'l>) -> jlong
+    {
+        let (op, _) = handle::operator_of(op as u64)?;
+        let name = if name.is_null() { String::new() } else { string(env, &name, "name")? };
+        let mut atomic = AtomicSymbol::new(op, attrs(env, &keys, &values)?)?;
+        for (k, v) in pairs(env, &attr_keys, &attr_values)? {
+            atomic.set_attr(&k, &v);
+        }
+        let inputs = symbols(&longs(env, &inputs, "inputs")?)?;
+        let input_keys = if input_keys.is_null() { None } else { Some(strings(env, &input_keys, "inputKeys")?) };
+        Ok(insert_symbol(atomic.compose(&name, &inputs, input_keys.as_deref())?) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolCompose(
+        env, handle: jlong, name: JString<'l>, keys: JObjectArray<'l, JString<'l>>, inputs: JLongArray<'l>)
+    {
+        let keys = if keys.is_null() { None } else { Some(strings(env, &keys, "keys")?) };
+        let name = if name.is_null() { None } else { Some(string(env, &name, "name")?) };
+        let inputs = symbols(&longs(env, &inputs, "inputs")?)?;
+        let composed = symbol(handle as u64)?.substitute(&inputs, keys.as_deref())?;
+        let composed = match name {
+            Some(name) if !name.is_empty() => composed.renamed(&name)?,
+            _ => composed,
+        };
+        *handle::symbol_state(handle as u64)?.write() = SymbolState::Graph(composed);
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolFree(_env, handle: jlong) {
+        Ok(handle::free(handle as u64, "Symbol")?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolCopy(_env, handle: jlong) -> jlong {
+        Ok(insert_symbol(symbol(handle as u64)?.deep_copy()) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolCreateGroup(env, handles: JLongArray<'l>) -> jlong {
+        let all = symbols(&longs(env, &handles, "handles")?)?;
+        Ok(insert_symbol(Symbol::group(&all)) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolGetInternals(_env, handle: jlong) -> jlong {
+        Ok(insert_symbol(symbol(handle as u64)?.internals()) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolGetChildren(_env, handle: jlong) -> jlong {
+        Ok(symbol(handle as u64)?.children().map_or(0, |s| insert_symbol(s) as jlong))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolGetOutput(_env, handle: jlong, index: jint) -> jlong {
+        let s = symbol(handle as u64)?;
+        let index = usize::try_from(index).map_err(|_| Error::Value(format!("output {index} is negative")))?;
+        Ok(insert_symbol(s.output(index)?) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolGetName(env, handle: jlong) -> JString<'l> {
+        match symbol(handle as u64)?.name() {
+            Some(name) => Ok(env.new_string(name)?),
+            None => Ok(JString::default()),
+        }
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolListArguments(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+        new_strings(env, &symbol(handle as u64)?.list_arguments())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolListOutputs(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+        new_strings(env, &symbol(handle as u64)?.list_outputs())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolListAuxiliaryStates(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+        new_strings(env, &symbol(handle as u64)?.list_auxiliary_states())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolGetAttr(env, handle: jlong, key: JString<'l>) -> JString<'l> {
+        let key = string(env, &key, "key")?;
+        match symbol(handle as u64)?.attr(&key) {
+            Some(value) => Ok(env.new_string(value)?),
+            None => Ok(JString::default()),
+        }
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolSetAttrs(
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, values: JObjectArray<'l, JString<'l>>)
+    {
+        let s = symbol(handle as u64)?;
+        for (k, v) in pairs(env, &keys, &values)? {
+            s.set_attr(&k, &v)?;
+        }
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolListAttr(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+        new_strings(env, &flat(symbol(handle as u64)?.list_attr()))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolListAttrShallow(env, handle: jlong) -> JObjectArray<'l, JString<'l>> {
+        new_strings(env, &flat(symbol(handle as u64)?.list_attr_shallow()))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolInferShape(
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>,
+        partial: jboolean) -> JObject<'l>
+    {
+        let s = symbol(handle as u64)?;
+        let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
+        let keys = if keys.is_null() { None } else { Some(strings(env, &keys, "keys")?) };
+        let names = argument_names(&s, keys, shapes.len())?;
+        let given: Vec<_> = names.into_iter().zip(shapes).collect();
+        let inferred = tolerant(infer_shapes(&s, &given), partial, &s, Shape::unknown())?;
+        let complete = inferred.all(Shape::is_known);
+        let (args, outs, aux) =
+            (new_shapes(env, &inferred.args)?, new_shapes(env, &inferred.outputs)?, new_shapes(env, &inferred.aux)?);
+        let class = jni_str!("org/apache/mxnet/InferredShapes");
+        let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
+        Ok(env.new_object(class, jni_sig!("(Z[[J[[J[[J)V"), &arguments)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolInferType(
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>, partial: jboolean) -> JObject<'l>
+    {
+        let s = symbol(handle as u64)?;
+        let codes = ints(env, &dtypes, "dtypes")?;
+        let keys = if keys.is_null() { None } else { Some(strings(env, &keys, "keys")?) };
+        let names = argument_names(&s, keys, codes.len())?;
+        let mut given = Vec::new();
+        for (name, code) in names.into_iter().zip(codes) {
+            if code != -1 {
+                given.push((name, ferromx_runtime::arrays::dtype_of_code(code)?));
+            }
+        }
+        let inferred = tolerant(infer_dtypes(&s, &given), partial, &s, None)?;
+        let codes = |types: &[Option<DType>]| types.iter().map(|d| d.map_or(-1, DType::code)).collect::<Vec<_>>();
+        let complete = inferred.all(Option::is_some);
+        let args = new_ints(env, &codes(&inferred.args))?;
+        let outs = new_ints(env, &codes(&inferred.outputs))?;
+        let aux = new_ints(env, &codes(&inferred.aux))?;
+        let class = jni_str!("org/apache/mxnet/InferredTypes");
+        let arguments = [complete.into(), (&args).into(), (&outs).into(), (&aux).into()];
+        Ok(env.new_object(class, jni_sig!("(Z[I[I[I)V"), &arguments)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolPrint(env, handle: jlong) -> JString<'l> {
+        Ok(env.new_string(symbol(handle as u64)?.debug_string())?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolToJson(env, handle: jlong) -> JString<'l> {
+        Ok(env.new_string(symbol(handle as u64)?.to_json())?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolFromJson(env, json: JString<'l>) -> jlong {
+        Ok(insert_symbol(Symbol::from_json(&string(env, &json, "json")?)?) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolSave(env, handle: jlong, file: JString<'l>) {
+        Ok(symbol(handle as u64)?.save(&string(env, &file, "fileName")?)?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_symbolLoad(env, file: JString<'l>) -> jlong {
+        Ok(insert_symbol(Symbol::load(&string(env, &file, "fileName")?)?) as jlong)
+    }
+}

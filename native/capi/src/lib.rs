@@ -1,0 +1,7 @@
+//! The C and JNI faces of FerroMX. Both are thin: they check handles and arguments, call the runtime, and turn results and
+//! errors into what their callers expect.
+
+pub mod c;
+mod guard;
+pub mod handle;
+mod jni;

@@ -1,0 +1,97 @@
+//! What users do with arrays besides operators: creation from codes, views with signed positions, conversion on the way in.
+
+use ferromx_core::context::Context;
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage;
+
+use crate::graph::op_call;
+
+/// An element type from a code of the C API; -1 is `float32`.
+///
+/// # Errors
+/// A code that no type has.
+pub fn dtype_of_code(code: i32) -> Result<DType> {
+    if code == -1 {
+        return Ok(DType::F32);
+    }
+    let codes = DType::ALL.map(|d| format!("{} ({d})", d.code())).join(", ");
+    DType::from_code(code).ok_or_else(|| Error::Value(format!("type code {code} is unknown: use one of {codes}")))
+}
+
+/// A new array with unspecified content.
+///
+/// # Errors
+/// A shape that is not whole, an unknown type code, no memory.
+pub fn create(shape: &Shape, dtype: i32, context: Context) -> Result<NDArray> {
+    NDArray::empty(shape, dtype_of_code(dtype)?, context)
+}
+
+fn position(x: i64, rows: i64, what: &str) -> Result<usize> {
+    ensure!((0..=rows).contains(&x), "{what} {x} is outside the first axis, which has {rows} rows");
+    Ok(x as usize)
+}
+
+/// Rows `begin..end`, sharing memory.
+///
+/// # Errors
+/// Positions outside the first axis.
+pub fn slice(array: &NDArray, begin: i64, end: i64) -> Result<NDArray> {
+    let rows = array.shape().dims().first().copied().unwrap_or(0);
+    array.slice(position(begin, rows, "begin")?, position(end, rows, "end")?)
+}
+
+/// Row `index`, sharing memory.
+///
+/// # Errors
+/// A position outside the first axis.
+pub fn at(array: &NDArray, index: i64) -> Result<NDArray> {
+    let rows = array.shape().dims().first().copied().unwrap_or(0);
+    ensure!((0..rows).contains(&index), "index {index} is outside the first axis, which has {rows} rows");
+    array.at(index as usize)
+}
+
+/// Another shape over the same memory, with the special values 0, -1, -2, -3 and -4 of the operator `Reshape`.
+///
+/// # Errors
+/// Those of `Reshape`.
+pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> {
+    if dims.iter().all(|d| *d > 0) {
+        return array.reshape(&Shape::new(dims));
+    }
+    let attrs: Attrs = [("shape", Shape::new(dims).to_string()), ("reverse", reverse.to_string())]
+        .map(|(k, v)| (k.to_string(), v))
+        .into();
+    let op = op_call("Reshape", &attrs)?;
+    let (mut ins, mut outs) = ([array.shape().clone()], [Shape::unknown()]);
+    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
+        .map_err(|e| e.in_operator("Reshape", "Reshape"))?;
+    array.reshape(&outs[0])
+}
+
+/// Overwrites an array by numbers of any type, as many as it has elements. Integers narrow by their low bits.
+///
+/// # Errors
+/// The numbers are more or fewer.
+pub fn write_converted<T: Element>(array: &NDArray, values: impl ExactSizeIterator<Item = T>) -> Result<()> {
+    let (n, given) = (array.len(), values.len());
+    ensure!(n == given, "{given} numbers were given for {n} elements");
+    let both_i64 = T::DTYPE == DType::I64 && array.dtype() == DType::I64;
+    dispatch!(array.dtype(), U in [f32, f64, f16, u8, i32, i8, i64, bool, bf16] => storage::write_slice::<U, _>(array, |to| {
+        if both_i64 {
+            // Doubles do not hold every 64-bit integer, so these are copied as they are.
+            let bytes: Vec<T> = values.collect();
+            if let Ok(exact) = storage::from_bytes::<U>(storage::as_bytes(&bytes)) {
+                to.copy_from_slice(exact);
+            }
+        } else {
+            to.iter_mut().zip(values).for_each(|(to, x)| *to = U::from_f64(x.to_f64()));
+        }
+    }), other => Err(Error::Internal(format!("no elements of type {other}"))))
+}

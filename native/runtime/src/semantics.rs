@@ -1,0 +1,44 @@
+//! Legacy and numpy shape semantics, per thread, and the conversion of shapes at the boundary.
+
+use std::cell::Cell;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::shape::{Dims, Shape};
+
+thread_local! {
+    static NUMPY_SHAPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether numpy semantics hold on this thread: -1 is an unknown dimension, 0 a dimension without elements.
+pub fn is_numpy_shape() -> bool {
+    NUMPY_SHAPE.get()
+}
+
+/// Sets numpy semantics on this thread and returns what it was before.
+pub fn set_numpy_shape(on: bool) -> bool {
+    NUMPY_SHAPE.replace(on)
+}
+
+/// A shape from outside, by the semantics of this thread; `None` is an unknown rank.
+///
+/// # Errors
+/// A negative dimension (below -1 in numpy semantics).
+pub fn shape_from_user(dims: Option<&[i64]>) -> Result<Shape> {
+    let Some(dims) = dims else { return Ok(Shape::unknown()) };
+    let lowest = if is_numpy_shape() { -1 } else { 0 };
+    if let Some(d) = dims.iter().find(|d| **d < lowest) {
+        return Err(Error::Value(format!(
+            "shape {} has the negative dimension {d}: dimensions are numbers of elements",
+            Shape::new(dims)
+        )));
+    }
+    Ok(if is_numpy_shape() { Shape::new(dims) } else { Shape::from_legacy(dims) })
+}
+
+/// A shape for outside, by the semantics of this thread; `None` is an unknown rank in numpy semantics.
+pub fn shape_to_user(shape: &Shape) -> Option<Dims> {
+    match is_numpy_shape() {
+        true => shape.ndim_is_known().then(|| shape.dims().into()),
+        false => Some(shape.to_legacy()),
+    }
+}
