@@ -1,21 +1,23 @@
 //! Floating-point element types and the type in which kernels compute with them.
 
-use crate::par::Plain;
+use crate::map::{Load, Store};
+use crate::par::{Plain, with_scratch};
+use crate::simd::window::WindowElement;
 use ferromx_core::dtype::{Element, bf16, f16};
 use num_traits::{Float, NumAssign};
 use std::iter::Sum;
 
 /// A floating-point type of array elements.
-pub trait Real: Element + Plain {
+pub trait Real: Element + Plain + Load<Self::Acc> + Store<Self::Acc> {
     /// The type in which sums and intermediate values are kept: single precision for the 16-bit types, else the type
     /// itself.
     type Acc: Accum;
 }
 
 /// A type to compute in: `f32` or `f64`.
-pub trait Accum: Real<Acc = Self> + Float + NumAssign + Sum {
+pub trait Accum: Real<Acc = Self> + WindowElement + Float + NumAssign + Sum {
     /// The value of an element, rounded if the element is wider.
-    fn load<T: Element>(x: T) -> Self;
+    fn of<T: Element>(x: T) -> Self;
     /// Rounds to an element type.
     fn store<T: Element>(self) -> T;
     /// In double precision.
@@ -24,6 +26,29 @@ pub trait Accum: Real<Acc = Self> + Float + NumAssign + Sum {
     fn count(n: usize) -> Self;
     /// e to the power of `self`, in a form that the compiler can vectorise where there is one.
     fn exponential(self) -> Self;
+}
+
+/// Calls `f` with the values in the type to compute in: themselves, or a copy.
+pub(crate) fn with_wide<T: Real, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R {
+    match T::view(values) {
+        Some(values) => f(values),
+        None => with_scratch(values.len(), |wide: &mut [T::Acc]| {
+            <T as Load<T::Acc>>::load(values, wide);
+            f(wide)
+        }),
+    }
+}
+
+/// Calls `f` with room for values in the type to compute in, and stores what it wrote there.
+pub(crate) fn with_wide_mut<T: Real, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc]) -> R) -> R {
+    if let Some(values) = T::view_mut(values) {
+        return f(values);
+    }
+    with_scratch(values.len(), |wide: &mut [T::Acc]| {
+        let result = f(wide);
+        <T as Store<T::Acc>>::store(wide, values);
+        result
+    })
 }
 
 impl Real for f32 {
@@ -41,7 +66,7 @@ impl Real for bf16 {
 
 impl Accum for f32 {
     #[inline(always)]
-    fn load<T: Element>(x: T) -> f32 {
+    fn of<T: Element>(x: T) -> f32 {
         x.to_f32()
     }
     #[inline(always)]
@@ -64,7 +89,7 @@ impl Accum for f32 {
 
 impl Accum for f64 {
     #[inline(always)]
-    fn load<T: Element>(x: T) -> f64 {
+    fn of<T: Element>(x: T) -> f64 {
         x.to_f64()
     }
     #[inline(always)]

@@ -6,18 +6,19 @@
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, pack_weights};
-use super::{ConvShape, check_len};
+use super::{ConvShape, check_len, depthwise};
+use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
 
 /// The convolution that gives the gradient of the input elements of one residue.
-struct Phase {
-    geometry: Geometry,
+pub(super) struct Phase {
+    pub geometry: Geometry,
     /// The first of these elements in each dimension; they are a stride apart.
     first: [usize; 3],
     /// The taps of the kernel that reach them.
-    taps: Vec<usize>,
+    pub taps: Vec<usize>,
     /// Where its packed weights start.
     weights: usize,
 }
@@ -26,13 +27,24 @@ struct Phase {
 ///
 /// # Panics
 /// When a slice does not have the elements that `shape` says.
-pub fn conv_backward_data<T: WindowElement>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+pub fn conv_backward_data<T: Real>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+    with_wide(output_grad, |output_grad| {
+        with_wide(weights, |weights| {
+            with_wide_mut(input_grad, |input_grad| backward(shape, output_grad, weights, input_grad));
+        });
+    });
+}
+
+fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     shape.check();
     check_len("output", output_grad.len(), shape.output_len(), shape);
     check_len("weights", weights.len(), shape.weights_len(), shape);
     check_len("input", input_grad.len(), shape.input_len(), shape);
     if input_grad.is_empty() {
         return;
+    }
+    if depthwise::is_depthwise(shape) {
+        return depthwise::backward_data(shape, output_grad, weights, input_grad);
     }
     let kernel = T::microkernel();
     let mut phases = phases(shape);
@@ -83,7 +95,7 @@ pub fn conv_backward_data<T: WindowElement>(shape: &ConvShape, output_grad: &[T]
 }
 
 /// Every residue; together they cover the input.
-fn phases(shape: &ConvShape) -> Vec<Phase> {
+pub(super) fn phases(shape: &ConvShape) -> Vec<Phase> {
     let count: [usize; 3] = std::array::from_fn(|d| shape.stride[d].min(shape.input[d]));
     (0..count.iter().product())
         .map(|i| {
@@ -146,16 +158,29 @@ fn pack_phase<T: WindowElement>(
     });
 }
 
+impl Phase {
+    /// Puts the gradients of the row that starts at pixel `pixel` of the grid in their places in a plane of the input.
+    pub fn scatter_row<T: Copy>(&self, shape: &ConvShape, pixel: usize, row: &[T], plane: &mut [T]) {
+        let [_, height, width] = self.geometry.grid;
+        let index = pixel / width;
+        let d = self.first[0] + index / height * shape.stride[0];
+        let h = self.first[1] + index % height * shape.stride[1];
+        let to = &mut plane[(d * shape.input[1] + h) * shape.input[2] + self.first[2]..];
+        if shape.stride[2] == 1 {
+            to[..width].copy_from_slice(row);
+        } else {
+            to.iter_mut().step_by(shape.stride[2]).zip(row).for_each(|(to, x)| *to = *x);
+        }
+    }
+}
+
 /// Puts the gradients of one residue in their places.
 fn scatter<T: WindowElement>(shape: &ConvShape, phase: &Phase, part: &[T], image: &mut [T]) {
-    let [depth, height, width] = phase.geometry.grid;
-    let planes = part.chunks_exact(depth * height * width).zip(image.chunks_exact_mut(shape.input_plane()));
+    let (pixels, width) = (phase.geometry.pixels(), phase.geometry.grid[2]);
+    let planes = part.chunks_exact(pixels).zip(image.chunks_exact_mut(shape.input_plane()));
     for (part, plane) in planes.take(shape.in_channels) {
         for (row, part) in part.chunks_exact(width).enumerate() {
-            let d = phase.first[0] + row / height * shape.stride[0];
-            let h = phase.first[1] + row % height * shape.stride[1];
-            let start = (d * shape.input[1] + h) * shape.input[2] + phase.first[2];
-            plane[start..].iter_mut().step_by(shape.stride[2]).zip(part).for_each(|(to, x)| *to = *x);
+            phase.scatter_row(shape, row * width, part, plane);
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use super::geometry::Geometry;
 use super::implicit::with_plans;
-use super::{ConvShape, check_len};
+use super::{ConvShape, check_len, depthwise};
+use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel};
 use crate::simd::window::{WindowElement, WindowPlan};
+use num_traits::Zero;
 use std::ops::Range;
 
 /// Pixels that are multiplied at a time: the inner dimension of the microkernel.
@@ -20,12 +22,15 @@ const PART_BYTES: usize = 16 << 20;
 ///
 /// # Panics
 /// When a slice does not have the elements that `shape` says.
-pub fn conv_backward_weights<T: WindowElement>(
-    shape: &ConvShape,
-    input: &[T],
-    output_grad: &[T],
-    weights_grad: &mut [T],
-) {
+pub fn conv_backward_weights<T: Real>(shape: &ConvShape, input: &[T], output_grad: &[T], weights_grad: &mut [T]) {
+    with_wide(input, |input| {
+        with_wide(output_grad, |output_grad| {
+            with_wide_mut(weights_grad, |weights_grad| backward(shape, input, output_grad, weights_grad));
+        });
+    });
+}
+
+fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights_grad: &mut [T]) {
     shape.check();
     check_len("input", input.len(), shape.input_len(), shape);
     check_len("output", output_grad.len(), shape.output_len(), shape);
@@ -36,6 +41,9 @@ pub fn conv_backward_weights<T: WindowElement>(
     }
     if shape.batch == 0 || geometry.pixels() == 0 {
         return weights_grad.fill(T::zero());
+    }
+    if depthwise::is_depthwise(shape) {
+        return depthwise::backward_weights(shape, input, output_grad, weights_grad);
     }
     let (len, depth) = (weights_grad.len(), shape.depth());
     let parts = PARTS.min(shape.batch).min((PART_BYTES / (len * size_of::<T>())).max(2));
@@ -190,27 +198,27 @@ impl<T: WindowElement> Product<'_, T> {
 ///
 /// # Panics
 /// When a slice does not have the elements that `shape` says.
-pub fn conv_backward_bias<T: WindowElement>(shape: &ConvShape, output_grad: &[T], bias_grad: &mut [T]) {
+pub fn conv_backward_bias<T: Real>(shape: &ConvShape, output_grad: &[T], bias_grad: &mut [T]) {
     check_len("output", output_grad.len(), shape.output_len(), shape);
     check_len("bias", bias_grad.len(), shape.out_channels, shape);
     let pixels = shape.output_plane();
     let grain = ((1 << 14) / (shape.batch * pixels).max(1)).max(1);
     parallel_rows(bias_grad, 1, grain, |channel, sum| {
         let planes = (0..shape.batch).map(|n| &output_grad[(n * shape.out_channels + channel) * pixels..][..pixels]);
-        sum[0] = planes.map(total).fold(T::zero(), |a, b| a + b);
+        sum[0] = planes.map(total).sum::<T::Acc>().store();
     });
 }
 
 crate::simd::per_isa! {
     /// The sum of adjacent elements, in lanes.
-    fn total<T: WindowElement>(values: &[T]) -> T {
+    fn total<T: Real>(values: &[T]) -> T::Acc {
         const LANES: usize = 32;
-        let mut lanes = [T::zero(); LANES];
+        let mut lanes = [T::Acc::zero(); LANES];
         let blocks = values.chunks_exact(LANES);
-        lanes.iter_mut().zip(blocks.remainder()).for_each(|(lane, x)| *lane = *lane + *x);
+        lanes.iter_mut().zip(blocks.remainder()).for_each(|(lane, x)| *lane += T::Acc::of(*x));
         for block in blocks {
-            lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = *lane + *x);
+            lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane += T::Acc::of(*x));
         }
-        lanes.into_iter().fold(T::zero(), |a, b| a + b)
+        lanes.into_iter().sum()
     }
 }

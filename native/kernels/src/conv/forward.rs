@@ -1,30 +1,46 @@
 //! The forward pass.
 
 use super::implicit::{Implicit, pack_weights};
-use super::{ConvShape, check_len};
+use super::{ConvShape, check_len, depthwise};
+use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
-use crate::simd::microkernel::MicroKernel;
+use crate::simd::microkernel::{Element, MicroKernel};
 use crate::simd::window::WindowElement;
 
 /// What is done to the output while it is in the cache: activation(output + bias + residual).
 #[derive(Clone, Copy)]
-pub struct ConvEpilogue<'a, T> {
+pub struct ConvEpilogue<'a, T: Real> {
     /// One summand for each output channel.
     pub bias: Option<&'a [T]>,
     /// A tensor of the shape of the output that is added.
     pub residual: Option<&'a [T]>,
     /// The function applied to the sum.
-    pub activation: Activation<T>,
+    pub activation: Activation<T::Acc>,
 }
 
-impl<T> Default for ConvEpilogue<'_, T> {
+impl<T: Real> Default for ConvEpilogue<'_, T> {
     fn default() -> Self {
         ConvEpilogue { bias: None, residual: None, activation: Activation::Identity }
     }
 }
 
-impl<T: WindowElement> ConvEpilogue<'_, T> {
+impl<T: Real> ConvEpilogue<'_, T> {
+    /// Calls `f` with the same in the type to compute in.
+    fn widened<R>(&self, f: impl FnOnce(&ConvEpilogue<'_, T::Acc>) -> R) -> R {
+        with_wide(self.bias.unwrap_or(&[]), |bias| {
+            with_wide(self.residual.unwrap_or(&[]), |residual| {
+                f(&ConvEpilogue {
+                    bias: self.bias.map(|_| bias),
+                    residual: self.residual.map(|_| residual),
+                    activation: self.activation,
+                })
+            })
+        })
+    }
+}
+
+impl<T: Accum> ConvEpilogue<'_, T> {
     fn check(&self, shape: &ConvShape) {
         if let Some(bias) = self.bias {
             check_len("bias", bias.len(), shape.out_channels, shape);
@@ -34,9 +50,14 @@ impl<T: WindowElement> ConvEpilogue<'_, T> {
         }
     }
 
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bias.is_none() && self.residual.is_none() && matches!(self.activation, Activation::Identity)
+    }
+
     /// Applies it to a block of the output, whose rows are channels: it starts at row `row` of all channels of the
     /// batch, and lies within an image.
-    fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: MatMut<'_, T>) {
+    pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: MatMut<'_, T>) {
         let channel = row % shape.out_channels;
         let epilogue = Epilogue {
             bias: self.bias.map_or(Bias::None, |bias| Bias::PerRow(&bias[channel..channel + block.rows()])),
@@ -50,32 +71,38 @@ impl<T: WindowElement> ConvEpilogue<'_, T> {
 }
 
 /// Weights in the order in which the matrix product reads them, to be used many times.
-pub struct PackedConvWeights<T: 'static> {
+pub struct PackedConvWeights<T: Real> {
     shape: ConvShape,
-    kernel: &'static MicroKernel<T>,
-    data: AlignedVec<T>,
+    kernel: &'static MicroKernel<T::Acc>,
+    data: AlignedVec<T::Acc>,
 }
 
-impl<T: WindowElement> PackedConvWeights<T> {
+impl<T: Real> PackedConvWeights<T> {
     /// Packs the weights of a convolution. Of `shape`, batch and input may differ from those of later uses.
     ///
     /// # Panics
     /// When `weights` does not have the elements that `shape` says.
     pub fn new(shape: &ConvShape, weights: &[T]) -> Self {
-        let kernel = T::microkernel();
+        let kernel = T::Acc::microkernel();
         let mut data = AlignedVec::zeroed(packed_len(shape, kernel));
-        pack(shape, kernel, weights, &mut data);
+        with_wide(weights, |weights| pack(shape, kernel, weights, &mut data));
         PackedConvWeights { shape: *shape, kernel, data }
     }
 }
 
 fn packed_len<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
     shape.check();
+    if depthwise::is_depthwise(shape) {
+        return shape.weights_len();
+    }
     shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth())
 }
 
 fn pack<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>, weights: &[T], out: &mut [T]) {
     check_len("weights", weights.len(), shape.weights_len(), shape);
+    if depthwise::is_depthwise(shape) {
+        return out.copy_from_slice(weights);
+    }
     let (rows, depth) = (shape.group_out(), shape.depth());
     parallel_rows(out, kernel.packed_a_len(rows, depth), 1, |group, out| {
         pack_weights(kernel, MatRef::row_major(&weights[group * rows * depth..], rows, depth), out);
@@ -86,17 +113,17 @@ fn pack<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>, weights: &
 ///
 /// # Panics
 /// When a slice does not have the elements that `shape` says.
-pub fn conv_forward<T: WindowElement>(
+pub fn conv_forward<T: Real>(
     shape: &ConvShape,
     input: &[T],
     weights: &[T],
     epilogue: &ConvEpilogue<'_, T>,
     output: &mut [T],
 ) {
-    let kernel = T::microkernel();
-    with_scratch(packed_len(shape, kernel), |packed: &mut [T]| {
-        pack(shape, kernel, weights, packed);
-        forward(shape, kernel, input, packed, epilogue, output);
+    let kernel = T::Acc::microkernel();
+    with_scratch(packed_len(shape, kernel), |packed: &mut [T::Acc]| {
+        with_wide(weights, |weights| pack(shape, kernel, weights, packed));
+        widened(shape, kernel, input, packed, epilogue, output);
     });
 }
 
@@ -105,7 +132,7 @@ pub fn conv_forward<T: WindowElement>(
 /// # Panics
 /// When a slice does not have the elements that `shape` says, or the weights were packed for other channels or another
 /// kernel.
-pub fn conv_forward_packed<T: WindowElement>(
+pub fn conv_forward_packed<T: Real>(
     shape: &ConvShape,
     input: &[T],
     weights: &PackedConvWeights<T>,
@@ -114,10 +141,25 @@ pub fn conv_forward_packed<T: WindowElement>(
 ) {
     let sizes = |s: &ConvShape| (s.groups, s.in_channels, s.out_channels, s.kernel);
     assert_eq!(sizes(shape), sizes(&weights.shape), "groups, channels and kernel of packed weights");
-    forward(shape, weights.kernel, input, &weights.data, epilogue, output);
+    widened(shape, weights.kernel, input, &weights.data, epilogue, output);
 }
 
-fn forward<T: WindowElement>(
+fn widened<T: Real>(
+    shape: &ConvShape,
+    kernel: &'static MicroKernel<T::Acc>,
+    input: &[T],
+    weights: &[T::Acc],
+    epilogue: &ConvEpilogue<'_, T>,
+    output: &mut [T],
+) {
+    epilogue.widened(|epilogue| {
+        with_wide(input, |input| {
+            with_wide_mut(output, |output| forward(shape, kernel, input, weights, epilogue, output));
+        });
+    });
+}
+
+fn forward<T: Accum>(
     shape: &ConvShape,
     kernel: &'static MicroKernel<T>,
     input: &[T],
@@ -129,6 +171,12 @@ fn forward<T: WindowElement>(
     check_len("input", input.len(), shape.input_len(), shape);
     check_len("output", output.len(), shape.output_len(), shape);
     epilogue.check(shape);
+    if output.is_empty() {
+        return;
+    }
+    if depthwise::is_depthwise(shape) {
+        return depthwise::forward(shape, input, weights, epilogue, output);
+    }
     let geometry = shape.windows();
     let product = Implicit {
         kernel,
@@ -141,10 +189,8 @@ fn forward<T: WindowElement>(
     };
     let pixels = geometry.pixels();
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    let empty =
-        epilogue.bias.is_none() && epilogue.residual.is_none() && matches!(epilogue.activation, Activation::Identity);
     product.run(shape.batch, out, &|row, pixel, block| {
-        if !empty {
+        if !epilogue.is_empty() {
             epilogue.apply(shape, pixels, row, pixel, block);
         }
     });

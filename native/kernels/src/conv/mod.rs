@@ -14,6 +14,7 @@
 
 mod backward_data;
 mod backward_weights;
+mod depthwise;
 mod forward;
 mod geometry;
 mod implicit;

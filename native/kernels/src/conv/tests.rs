@@ -1,8 +1,9 @@
 use super::*;
+use crate::float::Real;
 use crate::gemm::Activation;
 use crate::par::set_num_threads;
-use crate::simd::window::WindowElement;
 use crate::test_data::{close, random};
+use ferromx_core::dtype::{bf16, f16};
 
 /// A two-dimensional convolution: [batch, groups, in, out], and height and width of all else.
 fn plane(
@@ -42,6 +43,10 @@ fn shapes() -> Vec<ConvShape> {
         plane([2, 1, 3, 4], [[12, 13], [3, 3], [2, 2], [4, 4], [2, 2]]),
         plane([2, 3, 6, 9], [[5, 7], [3, 3], [1, 2], one, one]),
         plane([2, 6, 6, 6], [[5, 7], [3, 3], one, one, one]),
+        plane([2, 3, 3, 3], [[9, 11], [3, 3], [2, 2], one, one]),
+        plane([2, 3, 3, 3], [[9, 8], [5, 2], [3, 2], [2, 1], [1, 2]]),
+        plane([1, 2, 2, 2], [[9, 8], [2, 2], [3, 4], [0, 0], one]),
+        plane([1, 2, 2, 2], [[5, 5], one, [2, 2], [3, 3], one]),
         plane([2, 4, 4, 8], [[6, 6], [3, 3], [2, 2], one, one]),
         plane([1, 1, 130, 60], [[4, 5], [3, 3], one, one, one]),
         plane([1, 1, 2, 3], [[2, 2], [3, 3], one, [0, 0], one]),
@@ -61,7 +66,11 @@ fn shapes() -> Vec<ConvShape> {
         pad: [1, 1, 0],
         dilate: [1, 1, 2],
     };
-    shapes.extend([cube, ConvShape { stride: [2, 2, 3], dilate: [1; 3], groups: 1, ..cube }]);
+    shapes.extend([
+        cube,
+        ConvShape { stride: [2, 2, 3], dilate: [1; 3], groups: 1, ..cube },
+        ConvShape { groups: 3, out_channels: 3, stride: [2, 1, 2], ..cube },
+    ]);
     shapes
 }
 
@@ -97,18 +106,18 @@ struct Case<T> {
     grad: Vec<T>,
 }
 
-fn case<T: WindowElement>(s: &ConvShape) -> Case<T> {
-    let make = |len, seed| random(len, seed).iter().map(|x| T::from(*x).unwrap()).collect();
+fn case<T: Real>(s: &ConvShape) -> Case<T> {
+    let make = |len, seed| random(len, seed).iter().map(|x| T::from_f64(*x)).collect();
     Case { input: make(s.input_len(), 1), weights: make(s.weights_len(), 2), grad: make(s.output_len(), 3) }
 }
 
-fn wide<T: WindowElement>(v: &[T]) -> Vec<f64> {
-    v.iter().map(|x| x.to_f64().unwrap()).collect()
+fn wide<T: Real>(v: &[T]) -> Vec<f64> {
+    v.iter().map(|x| x.to_f64()).collect()
 }
 
 /// Output and gradients of input and weights.
-fn run<T: WindowElement>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
-    let seven = T::from(7.0).unwrap();
+fn run<T: Real>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
+    let seven = T::from_f64(7.0);
     let mut results = [s.output_len(), s.input_len(), s.weights_len()].map(|len| vec![seven; len]);
     conv_forward(s, &case.input, &case.weights, &ConvEpilogue::default(), &mut results[0]);
     conv_backward_data(s, &case.grad, &case.weights, &mut results[1]);
@@ -116,7 +125,7 @@ fn run<T: WindowElement>(s: &ConvShape, case: &Case<T>) -> [Vec<T>; 3] {
     results
 }
 
-fn check<T: WindowElement>(tolerance: f64) {
+fn check<T: Real>(tolerance: f64) {
     for s in shapes() {
         let case = case::<T>(&s);
         let (x, w, g) = (wide(&case.input), wide(&case.weights), wide(&case.grad));
@@ -130,7 +139,7 @@ fn check<T: WindowElement>(tolerance: f64) {
         for (name, (got, want)) in ["output", "input gradient", "weight gradient"].iter().zip(got.iter().zip(&want)) {
             close(&wide(got), want, tolerance, &format!("{name} of {s:?}"));
         }
-        let mut bias = vec![T::zero(); s.out_channels];
+        let mut bias = vec![T::default(); s.out_channels];
         conv_backward_bias(&s, &case.grad, &mut bias);
         let plane = s.output_plane();
         let want: Vec<f64> = (0..s.out_channels)
@@ -144,6 +153,8 @@ fn check<T: WindowElement>(tolerance: f64) {
 fn equals_the_definition() {
     check::<f64>(1e-12);
     check::<f32>(3e-5);
+    check::<f16>(2e-2);
+    check::<bf16>(1e-1);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl<A: Accum> BatchNormParams<'_, A> {
 
 /// 1 / sqrt(variance + eps).
 fn inverse_deviation<A: Accum>(variance: A, eps: f64) -> A {
-    A::load((variance.wide() + eps).sqrt().recip())
+    A::of((variance.wide() + eps).sqrt().recip())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -86,13 +86,13 @@ pub fn batch_norm_training<T: Real>(
             block_moments(shape, x, first + at, &mut moments[..some]);
             let mut stats = lock(&stats);
             for (i, moments) in moments[..some].iter().enumerate() {
-                stats.0[first + at + i] = T::Acc::load(moments.mean);
-                stats.1[first + at + i] = T::Acc::load(moments.variance());
+                stats.0[first + at + i] = T::Acc::of(moments.mean);
+                stats.1[first + at + i] = T::Acc::of(moments.variance());
             }
             drop(stats);
             let channels: [Channel<T::Acc>; COLUMNS] = std::array::from_fn(|i| {
                 let (channel, moments) = (first + at + i.min(some - 1), moments[i.min(some - 1)]);
-                Channel::new(params, channel, T::Acc::load(moments.mean), T::Acc::load(moments.variance()))
+                Channel::new(params, channel, T::Acc::of(moments.mean), T::Acc::of(moments.variance()))
             });
             let block = y.block(0, at * shape.inner, shape.outer, some * shape.inner);
             apply(shape, &channels[..some], x, first + at, block);
@@ -164,12 +164,12 @@ crate::simd::per_isa! {
             let (mut means, mut squares) = ([T::Acc::zero(); COLUMNS], [T::Acc::zero(); COLUMNS]);
             for n in rows.clone() {
                 let x = part(shape, x, n, first, moments.len());
-                means.iter_mut().zip(x).for_each(|(sum, x)| *sum += T::Acc::load(*x));
+                means.iter_mut().zip(x).for_each(|(sum, x)| *sum += T::Acc::of(*x));
             }
             means.iter_mut().for_each(|sum| *sum /= count);
             for n in rows.clone() {
                 for ((squares, x), mean) in squares.iter_mut().zip(part(shape, x, n, first, moments.len())).zip(&means) {
-                    let delta = T::Acc::load(*x) - *mean;
+                    let delta = T::Acc::of(*x) - *mean;
                     *squares += delta * delta;
                 }
             }
@@ -195,7 +195,7 @@ fn apply<T: Real>(shape: NormShape, channels: &[Channel<T::Acc>], x: &[T], first
 crate::simd::per_isa! {
     fn apply_columns<T: Real>(channels: &[Channel<T::Acc>], x: &[T], y: &mut [T]) {
         for ((y, x), channel) in y.iter_mut().zip(x).zip(channels) {
-            *y = ((T::Acc::load(*x) - channel.mean) * channel.scale + channel.shift).store();
+            *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
         }
     }
 }
@@ -203,7 +203,7 @@ crate::simd::per_isa! {
 crate::simd::per_isa! {
     fn apply_slab<T: Real>(channel: Channel<T::Acc>, x: &[T], y: &mut [T]) {
         for (y, x) in y.iter_mut().zip(x) {
-            *y = ((T::Acc::load(*x) - channel.mean) * channel.scale + channel.shift).store();
+            *y = ((T::Acc::of(*x) - channel.mean) * channel.scale + channel.shift).store();
         }
     }
 }
@@ -254,8 +254,8 @@ pub fn batch_norm_backward<T: Real>(
             let mut param_grads = lock(&param_grads);
             for (i, (slope, [sum, product])) in slopes.iter_mut().zip(&totals[..some]).enumerate() {
                 let inverse = inverse_deviation(variance[first + i], params.eps).wide();
-                param_grads.0[first + i] = T::Acc::load(product * inverse);
-                param_grads.1[first + i] = T::Acc::load(*sum);
+                param_grads.0[first + i] = T::Acc::of(product * inverse);
+                param_grads.1[first + i] = T::Acc::of(*sum);
                 let scale = params.gamma(first + i).wide() * inverse;
                 // d/dx of (x - mean) / deviation, with the dependence of both on x.
                 let (constant, x) = if own_statistics {
@@ -265,9 +265,9 @@ pub fn batch_norm_backward<T: Real>(
                 };
                 *slope = Slope {
                     mean: mean[first + i],
-                    grad: T::Acc::load(scale),
-                    x: T::Acc::load(x),
-                    constant: T::Acc::load(constant),
+                    grad: T::Acc::of(scale),
+                    x: T::Acc::of(x),
+                    constant: T::Acc::of(constant),
                 };
             }
             drop(param_grads);
@@ -326,9 +326,9 @@ crate::simd::per_isa! {
         for n in 0..shape.outer {
             let from = part(shape, y_grad, n, first, totals.len()).iter().zip(part(shape, x, n, first, totals.len()));
             for ((total, (grad, x)), mean) in totals.iter_mut().zip(from).zip(mean) {
-                let grad = T::Acc::load(*grad);
+                let grad = T::Acc::of(*grad);
                 total[0] += grad.wide();
-                total[1] += (grad * (T::Acc::load(*x) - *mean)).wide();
+                total[1] += (grad * (T::Acc::of(*x) - *mean)).wide();
             }
         }
     }
@@ -359,7 +359,7 @@ fn apply_slopes<T: Real>(
 crate::simd::per_isa! {
     fn slope_columns<T: Real>(slopes: &[Slope<T::Acc>], x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for ((to, (x, y_grad)), slope) in x_grad.iter_mut().zip(x.iter().zip(y_grad)).zip(slopes) {
-            *to = slope.at(T::Acc::load(*x), T::Acc::load(*y_grad)).store();
+            *to = slope.at(T::Acc::of(*x), T::Acc::of(*y_grad)).store();
         }
     }
 }
@@ -367,7 +367,7 @@ crate::simd::per_isa! {
 crate::simd::per_isa! {
     fn slope_slab<T: Real>(slope: Slope<T::Acc>, x: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (to, (x, y_grad)) in x_grad.iter_mut().zip(x.iter().zip(y_grad)) {
-            *to = slope.at(T::Acc::load(*x), T::Acc::load(*y_grad)).store();
+            *to = slope.at(T::Acc::of(*x), T::Acc::of(*y_grad)).store();
         }
     }
 }

@@ -18,7 +18,7 @@ pub fn l2_norm_forward<T: Real>(shape: NormShape, eps: f64, x: &[T], y: &mut [T]
     let NormShape { outer, axis, inner } = shape;
     shape.check(&[x.len(), y.len()]);
     assert_eq!(norm.len(), outer * inner, "norms of the rows of {shape:?}");
-    let root = |squares: f64| T::Acc::load((squares + eps).sqrt());
+    let root = |squares: f64| T::Acc::of((squares + eps).sqrt());
     if shape.is_empty() {
         return norm.fill(root(0.0));
     }
@@ -41,7 +41,7 @@ pub fn l2_norm_forward<T: Real>(shape: NormShape, eps: f64, x: &[T], y: &mut [T]
     parallel_rows(y, inner, CHUNK.div_ceil(inner), |row, y| {
         let norm = &norm[row / axis * inner..];
         for (y, (x, norm)) in y.iter_mut().zip(x[row * inner..].iter().zip(norm)) {
-            *y = (T::Acc::load(*x) / *norm).store();
+            *y = (T::Acc::of(*x) / *norm).store();
         }
     });
 }
@@ -60,7 +60,7 @@ pub fn l2_norm_backward<T: Real>(shape: NormShape, y: &[T], norm: &[T::Acc], y_g
     if inner == 1 {
         return parallel_rows(x_grad, axis, CHUNK.div_ceil(axis), |i, x_grad| {
             let (y, y_grad) = (&y[i * axis..(i + 1) * axis], &y_grad[i * axis..(i + 1) * axis]);
-            let along = T::Acc::load(dot(y, y_grad));
+            let along = T::Acc::of(dot(y, y_grad));
             project(along, norm[i].recip(), y, y_grad, x_grad);
         });
     }
@@ -72,8 +72,8 @@ pub fn l2_norm_backward<T: Real>(shape: NormShape, y: &[T], norm: &[T::Acc], y_g
         for a in 0..axis {
             let from = y[a * inner + column..].iter().zip(&y_grad[a * inner + column..]);
             for ((to, (y, grad)), (along, norm)) in x_grad.row_mut(a).iter_mut().zip(from).zip(along.iter().zip(norm)) {
-                let along = T::Acc::load(*along);
-                *to = ((T::Acc::load(*grad) - T::Acc::load(*y) * along) / *norm).store();
+                let along = T::Acc::of(*along);
+                *to = ((T::Acc::of(*grad) - T::Acc::of(*y) * along) / *norm).store();
             }
         }
     });
@@ -81,14 +81,14 @@ pub fn l2_norm_backward<T: Real>(shape: NormShape, y: &[T], norm: &[T::Acc], y_g
 
 crate::simd::per_isa! {
     fn scale<T: Real>(x: &[T], factor: T::Acc, y: &mut [T]) {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::load(*x) * factor).store());
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = (T::Acc::of(*x) * factor).store());
     }
 }
 
 crate::simd::per_isa! {
     fn project<T: Real>(along: T::Acc, inverse: T::Acc, y: &[T], y_grad: &[T], x_grad: &mut [T]) {
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(y_grad)) {
-            *x_grad = ((T::Acc::load(*grad) - T::Acc::load(*y) * along) * inverse).store();
+            *x_grad = ((T::Acc::of(*grad) - T::Acc::of(*y) * along) * inverse).store();
         }
     }
 }
@@ -99,7 +99,7 @@ fn column_dots<T: Real>(a: &[T], b: &[T], stride: usize, column: usize, axis: us
         let start = row * stride + column;
         let terms = a[start..].iter().zip(&b[start..]);
         for (total, (a, b)) in totals.iter_mut().zip(terms) {
-            *total += (T::Acc::load(*a) * T::Acc::load(*b)).wide();
+            *total += (T::Acc::of(*a) * T::Acc::of(*b)).wide();
         }
     }
 }

@@ -51,7 +51,7 @@ crate::simd::per_isa! {
     fn block_moments<T: Real>(values: &[T]) -> Moments {
         let count = values.len();
         let mean = lanes(values, values, |x, _| x).wide() / count as f64;
-        let center = T::Acc::load(mean);
+        let center = T::Acc::of(mean);
         let [sum, squares] = lanes2(values, values, |x, _| (x - center, (x - center) * (x - center)));
         // What rounding the center left over.
         let shift = sum.wide() / count as f64;
@@ -92,11 +92,11 @@ fn lanes<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::
     let full = a.len() / LANES * LANES;
     for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
         for i in 0..LANES {
-            sums[i] += f(T::Acc::load(a[i]), T::Acc::load(b[i]));
+            sums[i] += f(T::Acc::of(a[i]), T::Acc::of(b[i]));
         }
     }
     for (sum, (a, b)) in sums.iter_mut().zip(a[full..].iter().zip(&b[full..])) {
-        *sum += f(T::Acc::load(*a), T::Acc::load(*b));
+        *sum += f(T::Acc::of(*a), T::Acc::of(*b));
     }
     tree(sums)
 }
@@ -107,13 +107,13 @@ fn lanes2<T: Real>(a: &[T], b: &[T], f: impl Fn(T::Acc, T::Acc) -> (T::Acc, T::A
     let full = a.len() / LANES * LANES;
     for (a, b) in a[..full].chunks_exact(LANES).zip(b[..full].chunks_exact(LANES)) {
         for i in 0..LANES {
-            let (x, y) = f(T::Acc::load(a[i]), T::Acc::load(b[i]));
+            let (x, y) = f(T::Acc::of(a[i]), T::Acc::of(b[i]));
             first[i] += x;
             second[i] += y;
         }
     }
     for (i, (a, b)) in a[full..].iter().zip(&b[full..]).enumerate() {
-        let (x, y) = f(T::Acc::load(*a), T::Acc::load(*b));
+        let (x, y) = f(T::Acc::of(*a), T::Acc::of(*b));
         first[i] += x;
         second[i] += y;
     }

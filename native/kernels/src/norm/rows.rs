@@ -71,8 +71,8 @@ pub fn row_norm_forward<T: Real>(
     let (axis, grain) = (axis.max(1), CHUNK.div_ceil(axis.max(1)));
     parallel_rows2((mean, 1), (deviation, 1), grain, |i, mean, deviation| {
         let moments = Moments::of(&x[(i * axis).min(x.len())..((i + 1) * axis).min(x.len())]);
-        mean[0] = T::Acc::load(moments.mean);
-        deviation[0] = T::Acc::load((moments.variance() + eps).sqrt());
+        mean[0] = T::Acc::of(moments.mean);
+        deviation[0] = T::Acc::of((moments.variance() + eps).sqrt());
     });
     parallel_rows(y, axis, grain, |i, y| {
         normalise(affine, i, mean[i], deviation[i].recip(), &x[i * axis..(i + 1) * axis], y);
@@ -93,13 +93,13 @@ crate::simd::per_isa! {
         match affine {
             Affine::PerElement(gamma, beta) => {
                 for ((y, x), (gamma, beta)) in y.iter_mut().zip(x).zip(gamma.iter().zip(beta)) {
-                    *y = ((T::Acc::load(*x) - mean) * inverse * *gamma + *beta).store();
+                    *y = ((T::Acc::of(*x) - mean) * inverse * *gamma + *beta).store();
                 }
             }
             Affine::PerRow(gamma, beta) => {
                 let (scale, shift) = (gamma[i % gamma.len()] * inverse, beta[i % gamma.len()]);
                 for (y, x) in y.iter_mut().zip(x) {
-                    *y = ((T::Acc::load(*x) - mean) * scale + shift).store();
+                    *y = ((T::Acc::of(*x) - mean) * scale + shift).store();
                 }
             }
         }
@@ -183,9 +183,9 @@ pub fn row_norm_backward<T: Real>(
                     };
                     let ([sum, _], product) = (sums(h, h, T::Acc::zero()), dot(h, normal));
                     if let Affine::PerRow(..) = affine {
-                        (gamma_grad[0], beta_grad[0]) = (T::Acc::load(product), T::Acc::load(sum));
+                        (gamma_grad[0], beta_grad[0]) = (T::Acc::of(product), T::Acc::of(sum));
                     }
-                    let means = [sum, product].map(|total| T::Acc::load(total / axis as f64));
+                    let means = [sum, product].map(|total| T::Acc::of(total / axis as f64));
                     project(inverse * gamma, means, h, normal, x_grad);
                 }
             });
@@ -203,8 +203,8 @@ crate::simd::per_isa! {
     /// Stores the normalised elements of a row and its gradient in the precision of the computation.
     fn widen<T: Real>(stats: (T::Acc, T::Acc), x: &[T], y_grad: &[T], h: &mut [T::Acc], normal: &mut [T::Acc]) {
         for ((h, normal), (x, y_grad)) in h.iter_mut().zip(normal).zip(x.iter().zip(y_grad)) {
-            *normal = (T::Acc::load(*x) - stats.0) * stats.1;
-            *h = T::Acc::load(*y_grad);
+            *normal = (T::Acc::of(*x) - stats.0) * stats.1;
+            *h = T::Acc::of(*y_grad);
         }
     }
 }
@@ -225,8 +225,8 @@ crate::simd::per_isa! {
         let (x, y_grad, h, normal) = (&x[..len], &y_grad[..len], &mut h[..len], &mut normal[..len]);
         let (gamma_grad, beta_grad) = (&mut gamma_grad[..len], &mut beta_grad[..len]);
         for i in 0..len {
-            let grad = T::Acc::load(y_grad[i]);
-            normal[i] = (T::Acc::load(x[i]) - stats.0) * stats.1;
+            let grad = T::Acc::of(y_grad[i]);
+            normal[i] = (T::Acc::of(x[i]) - stats.0) * stats.1;
             h[i] = grad * gamma[i];
             gamma_grad[i] += grad * normal[i];
             beta_grad[i] += grad;

@@ -126,7 +126,7 @@ fn batch_norm_gradients() {
 #[test]
 fn a_large_mean_does_no_harm() {
     let s = NormShape { outer: 40, axis: 2, inner: 3000 };
-    let x: Vec<f32> = random(s.len(), 5).iter().map(|x| 10_000.0 + f32::load(*x)).collect();
+    let x: Vec<f32> = random(s.len(), 5).iter().map(|x| 10_000.0 + f32::of(*x)).collect();
     let (mut y, mut mean, mut variance) = (vec![0.0; s.len()], [0.0; 2], [0.0; 2]);
     let params = BatchNormParams { gamma: None, beta: &[0.0; 2], eps: 0.0 };
     batch_norm_training(s, &params, &x, &mut y, &mut mean, &mut variance);

@@ -80,7 +80,7 @@ fn max_plane<T: Real>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T:
                     grad.chunks_exact(shape.inner).zip(places.chunks_exact(shape.inner)).enumerate()
                 {
                     if !axes[2].window(w).is_empty() {
-                        grad.iter().zip(places).for_each(|(grad, &place)| sums[place] += T::Acc::load(*grad));
+                        grad.iter().zip(places).for_each(|(grad, &place)| sums[place] += T::Acc::of(*grad));
                     }
                 }
             }
@@ -121,7 +121,7 @@ crate::simd::per_isa! {
                     for ((i, largest), places) in windows.enumerate().zip(places[outputs].chunks_exact_mut(inner)) {
                         let at = start + i * step;
                         for (j, x) in image[at..at + inner].iter().enumerate() {
-                            let x = T::Acc::load(*x);
+                            let x = T::Acc::of(*x);
                             let larger = x > largest[j];
                             largest[j] = if larger { x } else { largest[j] };
                             places[j] = if larger { at + j } else { places[j] };
@@ -136,7 +136,7 @@ crate::simd::per_isa! {
 fn sum_plane<T: Real>(shape: &PoolShape, kind: PoolKind, grad: &[T], sums: &mut [T::Acc]) {
     let axes = shape.axes();
     let scale = |place: [usize; 3], i: usize| {
-        let grad = T::Acc::load(grad[i]);
+        let grad = T::Acc::of(grad[i]);
         match kind {
             PoolKind::Average { count_include_pad } => grad / T::Acc::count(divisor(&axes, count_include_pad, place)),
             _ => grad,
@@ -155,12 +155,12 @@ fn power_plane<T: Real>(
     sums: &mut [T::Acc],
 ) {
     let raise = |x: T| {
-        let x = T::Acc::load(x);
+        let x = T::Acc::of(x);
         if power == PoolPower::Three { x * x } else { x }
     };
     let scale = |_, i: usize| {
         let y = raise(output[i]);
-        if y.is_zero() { y } else { T::Acc::load(grad[i]) / y }
+        if y.is_zero() { y } else { T::Acc::of(grad[i]) / y }
     };
     spread(shape, scale, sums, |sum, scale, i| *sum += scale * raise(image[i]));
 }
@@ -235,7 +235,7 @@ crate::simd::per_isa! {
                 let mut largest = T::Acc::neg_infinity();
                 let mut place = 0u32;
                 for (i, x) in [a[0], a[1], b[0], b[1]].into_iter().enumerate() {
-                    let x = T::Acc::load(x);
+                    let x = T::Acc::of(x);
                     place = if x > largest { i as u32 } else { place };
                     largest = if x > largest { x } else { largest };
                 }

@@ -123,7 +123,7 @@ fn fold_row<T: Real, F: Fold>(axes: &[Axis; 3], inner: usize, image: &[T], place
 /// Adds one element to each of the windows; the elements of neighbouring windows are `stride * inner` apart.
 #[inline(always)]
 fn step_row<T: Real, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inner: usize) {
-    let step = |sum: &mut T::Acc, x: &T| *sum = F::step(*sum, T::Acc::load(*x));
+    let step = |sum: &mut T::Acc, x: &T| *sum = F::step(*sum, T::Acc::of(*x));
     if inner != 1 {
         for (sums, xs) in sums.chunks_exact_mut(inner).zip(row.chunks(stride * inner)) {
             sums.iter_mut().zip(xs).for_each(|(sum, x)| step(sum, x));
@@ -142,11 +142,11 @@ fn fold_slice<T: Real, F: Fold>(xs: &[T]) -> T::Acc {
     let mut lanes = [F::start::<T::Acc>(); LANES];
     let blocks = xs.chunks_exact(LANES);
     for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
-        *lane = F::step(*lane, T::Acc::load(*x));
+        *lane = F::step(*lane, T::Acc::of(*x));
     }
     for block in blocks {
         for (lane, x) in lanes.iter_mut().zip(block) {
-            *lane = F::step(*lane, T::Acc::load(*x));
+            *lane = F::step(*lane, T::Acc::of(*x));
         }
     }
     let mut width = LANES / 2;
@@ -202,7 +202,7 @@ crate::simd::per_isa! {
         for (rows, out) in image.chunks_exact(2 * width).zip(out.chunks_exact_mut(out_width)) {
             let (upper, lower) = rows.split_at(width);
             for ((out, a), b) in out.iter_mut().zip(upper.chunks_exact(2)).zip(lower.chunks_exact(2)) {
-                let max = [a[0], a[1], b[0], b[1]].map(T::Acc::load).into_iter().fold(Max::start(), Max::step);
+                let max = [a[0], a[1], b[0], b[1]].map(T::Acc::of).into_iter().fold(Max::start(), Max::step);
                 *out = max.store();
             }
         }

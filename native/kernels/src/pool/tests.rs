@@ -190,8 +190,8 @@ fn empty_windows_and_nan() {
 #[test]
 fn threads_do_not_change_bits() {
     let s = shape(64, [1, 33, 35], 1, [[1, 3, 3], [1, 2, 2], [0, 1, 1]], PoolConvention::Full);
-    let x: Vec<f32> = random(s.input_len(), 3).iter().map(|x| f32::load(*x)).collect();
-    let grad: Vec<f32> = random(s.output_len(), 4).iter().map(|x| f32::load(*x)).collect();
+    let x: Vec<f32> = random(s.input_len(), 3).iter().map(|x| f32::of(*x)).collect();
+    let grad: Vec<f32> = random(s.output_len(), 4).iter().map(|x| f32::of(*x)).collect();
     let run = |threads| {
         let before = set_num_threads(threads);
         let results = KINDS.map(|kind| {

@@ -25,7 +25,7 @@ pub fn softmax_forward<T: Real, O: Real>(
 ) {
     check(shape, lengths, [x.len(), y.len()]);
     let SoftmaxShape { outer, axis, inner } = shape;
-    let slope = T::Acc::load(1.0 / temperature);
+    let slope = T::Acc::of(1.0 / temperature);
     if shape.is_empty() {
         return;
     }
@@ -62,7 +62,7 @@ pub fn softmax_backward<T: Real, O: Real>(
     check(shape, lengths, [y.len(), x_grad.len()]);
     shape.check(y_grad.len());
     let SoftmaxShape { outer, axis, inner } = shape;
-    let slope = T::Acc::load(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
+    let slope = T::Acc::of(if kind == SoftmaxKind::Softmin { -1.0 / temperature } else { 1.0 / temperature });
     if shape.is_empty() {
         return;
     }
@@ -121,12 +121,12 @@ crate::simd::per_isa! {
         let mut max = [T::Acc::neg_infinity(); COLUMNS];
         for a in 0..y.rows() {
             for ((max, x), len) in max.iter_mut().zip(&x[a * stride..][..columns]).zip(lens) {
-                let value = T::Acc::load(*x) * sign;
+                let value = T::Acc::of(*x) * sign;
                 *max = if a < *len && value > *max { value } else { *max };
             }
         }
         let mut sums = [T::Acc::zero(); COLUMNS];
-        let shifted = |x: &T, max: &T::Acc| (T::Acc::load(*x) * sign - *max) * slope;
+        let shifted = |x: &T, max: &T::Acc| (T::Acc::of(*x) * sign - *max) * slope;
         for a in 0..y.rows() {
             let xs = x[a * stride..][..columns].iter().zip(&max);
             for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(lens) {
@@ -163,15 +163,15 @@ crate::simd::per_isa! {
         for a in 0..x_grad.rows() {
             let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
             for ((sum, (y, grad)), len) in sums.iter_mut().zip(from).zip(lens) {
-                let grad = T::Acc::load(*grad);
-                let term = if log { grad } else { grad * T::Acc::load(*y) };
+                let grad = T::Acc::of(*grad);
+                let term = if log { grad } else { grad * T::Acc::of(*y) };
                 *sum += if a < *len { term } else { T::Acc::zero() };
             }
         }
         for a in 0..x_grad.rows() {
             let from = y[a * stride..][..columns].iter().zip(&y_grad[a * stride..][..columns]);
             for ((x_grad, (y, grad)), (sum, len)) in x_grad.row_mut(a).iter_mut().zip(from).zip(sums.iter().zip(lens)) {
-                let (y, grad) = (T::Acc::load(*y), T::Acc::load(*grad));
+                let (y, grad) = (T::Acc::of(*y), T::Acc::of(*grad));
                 let value = if log { grad - y.exponential() * *sum } else { y * (grad - *sum) };
                 *x_grad = if a < *len { (value * slope).store() } else { T::default() };
             }

@@ -45,8 +45,8 @@ pub fn softmax_output_backward<T: Real>(
         return;
     }
     let SoftmaxShape { axis, inner, .. } = shape;
-    let (scale, on) = (T::Acc::load(target.scale), T::Acc::load(1.0 - target.smooth_alpha));
-    let off = T::Acc::load(if axis > 1 { target.smooth_alpha / (axis - 1) as f64 } else { 0.0 });
+    let (scale, on) = (T::Acc::of(target.scale), T::Acc::of(1.0 - target.smooth_alpha));
+    let off = T::Acc::of(if axis > 1 { target.smooth_alpha / (axis - 1) as f64 } else { 0.0 });
     let ignore = target.ignore_label.map(f64::trunc);
     let block = axis * inner;
     parallel_rows(grad, block, (8 * 1024 / block).max(1), |i, grad| {
@@ -56,7 +56,7 @@ pub fn softmax_output_backward<T: Real>(
             for ((grad, p), label) in grad.iter_mut().zip(p).zip(labels) {
                 let label = label.to_f64().trunc();
                 let wanted = if label == class as f64 { on } else { off };
-                let value = (T::Acc::load(*p) - wanted) * scale;
+                let value = (T::Acc::of(*p) - wanted) * scale;
                 *grad = if ignore == Some(label) { T::default() } else { value.store() };
             }
         }
@@ -84,11 +84,11 @@ pub fn softmax_output_backward_dense<T: Real>(
         "probabilities, labels and gradients must have the same shape"
     );
     const CHUNK: usize = 16 * 1024;
-    let scale = T::Acc::load(scale);
+    let scale = T::Acc::of(scale);
     parallel_rows(grad, CHUNK, 1, |i, grad| {
         let from = probabilities[i * CHUNK..].iter().zip(&labels[i * CHUNK..]);
         for (grad, (p, label)) in grad.iter_mut().zip(from) {
-            *grad = ((T::Acc::load(*p) - T::Acc::load(*label)) * scale).store();
+            *grad = ((T::Acc::of(*p) - T::Acc::of(*label)) * scale).store();
         }
         if let Some(head) = head {
             multiply(grad, &head[i * CHUNK..]);
@@ -98,7 +98,7 @@ pub fn softmax_output_backward_dense<T: Real>(
 
 fn multiply<T: Real>(grad: &mut [T], head: &[T]) {
     for (grad, head) in grad.iter_mut().zip(head) {
-        *grad = (T::Acc::load(*grad) * T::Acc::load(*head)).store();
+        *grad = (T::Acc::of(*grad) * T::Acc::of(*head)).store();
     }
 }
 
@@ -130,10 +130,10 @@ fn row_loss<T: Real>(x: &[T], label: T) -> T::Acc {
     if x.is_empty() {
         return T::Acc::zero();
     }
-    let values = || x.iter().map(|x| T::Acc::load(*x));
+    let values = || x.iter().map(|x| T::Acc::of(*x));
     let max = values().fold(T::Acc::neg_infinity(), |a, b| if b > a { b } else { a });
     let sum: T::Acc = values().map(|x| (x - max).exponential()).sum();
-    sum.ln() - (T::Acc::load(x[class(label, x.len())]) - max)
+    sum.ln() - (T::Acc::of(x[class(label, x.len())]) - max)
 }
 
 /// The gradient of [`cross_entropy_forward`]: `(probability - target) * head`, where `probabilities` is the softmax of
@@ -144,13 +144,13 @@ fn row_loss<T: Real>(x: &[T], label: T) -> T::Acc {
 pub fn cross_entropy_backward<T: Real>(classes: usize, probabilities: &[T], labels: &[T], head: T, grad: &mut [T]) {
     assert_eq!(probabilities.len(), labels.len() * classes, "a row of {classes} classes for each label");
     assert_eq!(probabilities.len(), grad.len(), "the gradient has the shape of the probabilities");
-    let scale = T::Acc::load(head);
+    let scale = T::Acc::of(head);
     parallel_rows(grad, classes, (8 * 1024 / classes.max(1)).max(1), |row, grad| {
         let wanted = class(labels[row], classes);
         let p = &probabilities[row * classes..(row + 1) * classes];
         for (i, (grad, p)) in grad.iter_mut().zip(p).enumerate() {
             let target = if i == wanted { T::Acc::count(1) } else { T::Acc::zero() };
-            *grad = ((T::Acc::load(*p) - target) * scale).store();
+            *grad = ((T::Acc::of(*p) - target) * scale).store();
         }
     });
 }

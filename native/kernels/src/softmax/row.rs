@@ -22,8 +22,8 @@ crate::simd::per_isa! {
         for (x, exps) in x.chunks(LANES).zip(exps.chunks_exact_mut(LANES)) {
             let mut values = [T::Acc::neg_infinity(); LANES];
             match <&[T; LANES]>::try_from(x) {
-                Ok(x) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::load(*x) * sign),
-                Err(_) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::load(*x) * sign),
+                Ok(x) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::of(*x) * sign),
+                Err(_) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::of(*x) * sign),
             }
             for ((value, exp), sum) in values.iter().zip(exps).zip(&mut sums) {
                 let shifted = (*value - max) * slope;
@@ -48,8 +48,8 @@ crate::simd::per_isa! {
     pub(super) fn backward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, y: &[O], grad: &[O], x_grad: &mut [T]) {
         let log = kind == SoftmaxKind::LogSoftmax;
         let term = |y: O, grad: O| {
-            let grad = T::Acc::load(grad);
-            if log { grad } else { grad * T::Acc::load(y) }
+            let grad = T::Acc::of(grad);
+            if log { grad } else { grad * T::Acc::of(y) }
         };
         let mut sums = [T::Acc::zero(); 2 * LANES];
         let blocks = y.chunks_exact(2 * LANES).zip(grad.chunks_exact(2 * LANES));
@@ -62,7 +62,7 @@ crate::simd::per_isa! {
         }
         let sum = tree(sums, |a, b| a + b);
         for (x_grad, (y, grad)) in x_grad.iter_mut().zip(y.iter().zip(grad)) {
-            let (y, grad) = (T::Acc::load(*y), T::Acc::load(*grad));
+            let (y, grad) = (T::Acc::of(*y), T::Acc::of(*grad));
             let value = if log { grad - y.exponential() * sum } else { y * (grad - sum) };
             *x_grad = (value * slope).store();
         }
@@ -76,10 +76,10 @@ fn max<T: Real>(x: &[T], sign: T::Acc) -> T::Acc {
     let mut lanes = [T::Acc::neg_infinity(); 4 * LANES];
     let blocks = x.chunks_exact(4 * LANES);
     for (lane, x) in lanes.iter_mut().zip(blocks.remainder()) {
-        *lane = larger(*lane, T::Acc::load(*x) * sign);
+        *lane = larger(*lane, T::Acc::of(*x) * sign);
     }
     for block in blocks {
-        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = larger(*lane, T::Acc::load(*x) * sign));
+        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = larger(*lane, T::Acc::of(*x) * sign));
     }
     tree(lanes, larger)
 }
