@@ -22,6 +22,7 @@ lazy val mxnet = project
     scalacOptions += "-Ymacro-annotations",
     libraryDependencies ++= Seq(
       "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided,
+      "org.slf4j" % "slf4j-api" % "2.0.17",
       "org.scalameta" %% "munit" % "1.2.0" % Test
     ),
     opsMetadata := fromEnvironment("FERROMX_OPS", releaseFolder.value / "ops.jsonl"),

@@ -1,0 +1,155 @@
+package org.apache.mxnet
+
+import java.io.PrintStream
+
+import org.apache.mxnet.module.FitParams
+import org.apache.mxnet.util.Logging
+
+import scala.collection.mutable
+
+/** What training can call to say how it goes. */
+object Callback {
+
+  /** Logs speed and metric every so many batches, by slf4j at level info.
+    *
+    * @param batchSize number of instances in a batch
+    * @param frequent number of batches between two lines
+    */
+  class Speedometer(val batchSize: Int, val frequent: Int = 50) extends BatchEndCallback {
+    require(frequent > 0, s"frequent is $frequent; it must be at least 1 batch")
+
+    private var started = false
+    private var start = 0L
+    private var lastCount = 0
+
+    override def invoke(epoch: Int, count: Int, evalMetric: EvalMetric): Unit = {
+      if (lastCount > count) started = false
+      lastCount = count
+      if (!started) {
+        started = true
+        start = System.nanoTime()
+      } else if (count % frequent == 0) {
+        val speed = frequent.toDouble * batchSize * 1e9 / (System.nanoTime() - start)
+        if (evalMetric == null) Speedometer.logger.info(f"Iter[$epoch] Batch [$count]\tSpeed: $speed%.2f samples/sec")
+        else {
+          val (names, values) = evalMetric.get
+          names.lazyZip(values).foreach { (name, value) =>
+            Speedometer.logger.info(
+              f"Epoch[$epoch] Batch [$count]\tSpeed: $speed%.2f samples/sec\tTrain-$name=$value%f"
+            )
+          }
+        }
+        start = System.nanoTime()
+      }
+    }
+  }
+
+  private object Speedometer {
+    private val logger = Logging.of(classOf[Speedometer])
+  }
+
+  /** How one epoch went.
+    *
+    * @param epoch number of the epoch, from 0
+    * @param train metrics of the training data by name
+    * @param validation metrics of the validation data by name; empty without validation
+    * @param samplesPerSecond training speed
+    * @param seconds time of the epoch, with validation
+    */
+  final case class EpochRecord(
+      epoch: Int,
+      train: Seq[(String, Float)],
+      validation: Seq[(String, Float)],
+      samplesPerSecond: Double,
+      seconds: Double
+  )
+
+  /** Prints a line after each epoch: metrics, training speed, time and estimated time left.
+    *
+    * {{{
+    * val progress = new Callback.Progress(batchSize = 32, numEpoch = 30, validation = true)
+    * module.fit(train, Some(test), numEpoch = 30, progress.attachTo(new FitParams))
+    * }}}
+    *
+    * @param batchSize number of instances in a batch
+    * @param numEpoch number of the last epoch, as `fit` is told
+    * @param validation whether `fit` gets validation data; the line is printed after them then
+    * @param out where lines go
+    */
+  class Progress(batchSize: Int, numEpoch: Int, validation: Boolean = false, out: PrintStream = System.out)
+      extends BatchEndCallback
+      with EpochEndCallback {
+    private val records = mutable.ArrayBuffer.empty[EpochRecord]
+    private var epochStart = System.nanoTime()
+    private var trainEnd = epochStart
+    private var batches = 0
+    private var metrics: Seq[(String, Float)] = Seq.empty
+
+    /** The epochs so far, in order. */
+    def history: IndexedSeq[EpochRecord] = records.toIndexedSeq
+
+    /** What `fit` must call at the end of each evaluation if there are validation data. */
+    val evalEnd: BatchEndCallback = (epoch, _, metric) => finish(epoch, Progress.valuesOf(metric))
+
+    /** Adds this callback to the parameters of `fit`. */
+    def attachTo(params: FitParams): FitParams = {
+      params.setBatchEndCallback(this).setEpochEndCallback(this)
+      if (validation) params.setEvalEndCallback(evalEnd) else params
+    }
+
+    override def invoke(epoch: Int, nBatch: Int, evalMetric: EvalMetric): Unit = {
+      batches = nBatch + 1
+      lastMetric = evalMetric
+    }
+
+    private var lastMetric: EvalMetric = null
+
+    override def invoke(
+        epoch: Int,
+        symbol: Symbol,
+        argParams: Map[String, NDArray],
+        auxStates: Map[String, NDArray]
+    ): Unit = {
+      trainEnd = System.nanoTime()
+      // The metric is read here because validation may use the same object.
+      metrics = if (lastMetric == null) Seq.empty else Progress.valuesOf(lastMetric)
+      if (!validation) finish(epoch, Seq.empty)
+    }
+
+    private def finish(epoch: Int, validationMetrics: Seq[(String, Float)]): Unit = {
+      val now = System.nanoTime()
+      val speed = batches.toDouble * batchSize * 1e9 / math.max(trainEnd - epochStart, 1)
+      val record = EpochRecord(epoch, metrics, validationMetrics, speed, (now - epochStart) / 1e9)
+      records += record
+      out.println(line(record))
+      epochStart = now
+      batches = 0
+    }
+
+    private def line(record: EpochRecord): String = {
+      val left = records.map(_.seconds).sum / records.length * (numEpoch - record.epoch - 1)
+      val width = numEpoch.toString.length
+      val number = (record.epoch + 1).toString.reverse.padTo(width, ' ').reverse
+      val train = record.train.map { case (name, value) => f"$name $value%.4f" }
+      val tested = record.validation.map { case (name, value) => f"validation $name $value%.4f" }
+      val pace = Seq(
+        f"${record.samplesPerSecond}%,.0f samples/s",
+        f"${record.seconds}%.2f s",
+        s"${Progress.duration(left)} left"
+      )
+      (s"epoch $number/$numEpoch" +: (train ++ tested ++ pace)).mkString("  ")
+    }
+  }
+
+  private object Progress {
+    def valuesOf(metric: EvalMetric): Seq[(String, Float)] = {
+      val (names, values) = metric.get
+      names.toSeq.zip(values)
+    }
+
+    def duration(seconds: Double): String =
+      if (seconds < 59.5) f"$seconds%.0f s"
+      else if (seconds < 3570) f"${(seconds / 60).toInt}%d min ${(seconds % 60).toInt}%02d s"
+      else f"${(seconds / 3600).toInt}%d h ${(seconds % 3600 / 60).toInt}%02d min"
+  }
+}

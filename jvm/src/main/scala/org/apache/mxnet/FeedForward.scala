@@ -1,0 +1,614 @@
+package org.apache.mxnet
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
+import java.nio.charset.StandardCharsets
+
+import org.apache.mxnet.Base.CPtrAddress
+import org.apache.mxnet.module.{BaseModule, BucketingModule, FitParams, Module}
+import org.apache.mxnet.optimizer.SGD
+import org.apache.mxnet.util.Logging
+import org.slf4j.Logger
+
+import scala.collection.mutable
+
+/** A network with everything that is needed to train it; the older and simpler relative of `Module`.
+  *
+  * @param symbol the network; null if `symGen` gives it
+  * @param symGen gives the network of a bucket; null without buckets
+  * @param ctx the devices
+  * @param numEpoch number of the last epoch; it must be set before training
+  * @param epochSize number of batches in an epoch; one pass over the data if -1
+  * @param optimizer changes the parameters
+  * @param initializer fills parameters that have no values
+  * @param batchSize number of instances in a batch, for data that are not batches yet
+  * @param argParams parameters by name; may be null or incomplete before training
+  * @param auxParams auxiliary states by name
+  * @param allowExtraParams whether parameters that the network does not have are ignored; otherwise they are an error
+  * @param beginEpoch number of the first epoch
+  */
+class FeedForward private (
+    private var symbol: Symbol,
+    symGen: SymbolGenerator,
+    ctx: Array[Context],
+    numEpoch: Int,
+    val epochSize: Int,
+    optimizer: Optimizer,
+    initializer: Initializer,
+    batchSize: Int,
+    argParams: Map[String, NDArray],
+    auxParams: Map[String, NDArray],
+    allowExtraParams: Boolean,
+    val beginEpoch: Int
+) extends NativeResource {
+  require(ctx.nonEmpty, "FeedForward needs at least one context; Context.cpu() is the default")
+  require(batchSize > 0, s"batchSize is $batchSize; it must be at least 1")
+
+  def this(
+      symbol: Symbol,
+      ctx: Array[Context] = Array(Context.cpu()),
+      numEpoch: Int = -1,
+      epochSize: Int = -1,
+      optimizer: Optimizer = new SGD(),
+      initializer: Initializer = new Uniform(0.01f),
+      batchSize: Int = 128,
+      argParams: Map[String, NDArray] = null,
+      auxParams: Map[String, NDArray] = null,
+      allowExtraParams: Boolean = false,
+      beginEpoch: Int = 0
+  ) = this(
+    symbol,
+    null,
+    ctx,
+    numEpoch,
+    epochSize,
+    optimizer,
+    initializer,
+    batchSize,
+    argParams,
+    auxParams,
+    allowExtraParams,
+    beginEpoch
+  )
+
+  def this(
+      symbol: SymbolGenerator,
+      ctx: Array[Context],
+      numEpoch: Int,
+      epochSize: Int,
+      optimizer: Optimizer,
+      initializer: Initializer,
+      batchSize: Int,
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray],
+      allowExtraParams: Boolean,
+      beginEpoch: Int
+  ) = this(
+    null,
+    symbol,
+    ctx,
+    numEpoch,
+    epochSize,
+    optimizer,
+    initializer,
+    batchSize,
+    argParams,
+    auxParams,
+    allowExtraParams,
+    beginEpoch
+  )
+
+  /** Where training says how it goes. */
+  val logger: Logger = FeedForward.logger
+
+  // The model owns no native memory of its own; being a NativeResource lets a ResourceScope dispose of its parameters.
+  override def nativeAddress: CPtrAddress = System.identityHashCode(this).toLong
+  override def nativeDeAllocator: CPtrAddress => Int = _ => 0
+  override val ref: NativeResourceRef = register()
+  override val bytesAllocated: Long = 0L
+
+  private var currentArgs = argParams
+  private var currentAux = auxParams
+  private var argumentsChecked = false
+  private var monitor: Option[Monitor] = None
+
+  /** The executor of the last prediction. */
+  var predExec: Executor = null
+
+  if (symGen == null) checkArguments()
+
+  /** Parameters by name. */
+  def getArgParams: Map[String, NDArray] = currentArgs
+
+  /** Auxiliary states by name. */
+  def getAuxParams: Map[String, NDArray] = currentAux
+
+  /** Checks that the names in the network differ, and drops parameters that it does not have if extra ones are allowed. */
+  def checkArguments(): Unit = if (!argumentsChecked) {
+    require(symbol != null, "the network is null")
+    FeedForward.requireDistinct("arguments", symbol.listArguments())
+    FeedForward.requireDistinct("auxiliary states", symbol.listAuxiliaryStates())
+    if (allowExtraParams) {
+      val arguments = symbol.listArguments().toSet
+      val states = symbol.listAuxiliaryStates().toSet
+      if (currentArgs != null) currentArgs = currentArgs.filter { case (name, _) => arguments.contains(name) }
+      if (currentAux != null) currentAux = currentAux.filter { case (name, _) => states.contains(name) }
+    }
+    argumentsChecked = true
+  }
+
+  /** Sets a monitor of the executors that train. */
+  def setMonitor(m: Monitor): Unit = monitor = Option(m)
+
+  /** Removes the monitor. */
+  def unsetMonitor(): Unit = monitor = None
+
+  /** Runs the network on data, on the first device.
+    *
+    * @param data the data, which are reset before
+    * @param numBatch at most so many batches are used; all if -1
+    * @return each output, joined over the batches and without padding
+    */
+  def predict(data: DataIter, numBatch: Int = -1): Array[NDArray] = {
+    data.reset()
+    val inputs = data.provideDataDesc
+    preparePredictor(inputs)
+    val outputs = predExec.outputs.map(_ => mutable.ArrayBuffer.empty[NDArray])
+    var count = 0
+    while (count != numBatch && data.hasNext) {
+      val batch = data.next()
+      inputs.lazyZip(batch.data).foreach((desc, array) => array.copyTo(predExec.argDict(desc.name)))
+      predExec.forward(isTrain = false)
+      outputs.lazyZip(predExec.outputs).foreach { (parts, output) =>
+        val kept = output.slice(0, output.shape(0) - batch.pad)
+        parts += kept.copy()
+        kept.dispose()
+      }
+      batch.dispose()
+      count += 1
+    }
+    require(count > 0, "there is no batch to predict: the data are empty")
+    val joined = outputs.map(parts => NDArray.concatenate(parts.toSeq, axis = 0, alwaysCopy = true))
+    outputs.foreach(_.foreach(_.dispose()))
+    joined
+  }
+
+  private def preparePredictor(inputs: IndexedSeq[DataDesc]): Unit = {
+    require(
+      symbol != null,
+      "the model has no network yet: it is made from the symbol generator when the model is trained"
+    )
+    require(currentArgs != null, "the model has no parameters; train it, load it, or give argParams")
+    val shapes = inputs.map(desc => desc.name -> desc.shape).toMap
+    val isBound = predExec != null && !predExec.isDisposed &&
+      shapes.forall { case (name, shape) => predExec.argDict.get(name).exists(_.shape == shape) }
+    if (!isBound) {
+      if (predExec != null) predExec.dispose()
+      predExec = symbol.simpleBind(ctx(0), "null", shapes)
+    }
+    predExec.copyParamsFrom(currentArgs, currentAux, allowExtraParams)
+  }
+
+  /** Trains the parameters.
+    *
+    * @param trainData the training data
+    * @param evalData data on which the network is measured after each epoch; null for none
+    * @param evalMetric the measure
+    * @param kvStoreType type of the KVStore that joins several devices
+    * @param epochEndCallback called after each epoch; null for none
+    * @param batchEndCallback called after each batch; null for none
+    * @param logger where training says how it goes
+    * @param workLoadList share of the batch that each device gets; equal shares if null
+    */
+  def fit(
+      trainData: DataIter,
+      evalData: DataIter,
+      evalMetric: EvalMetric,
+      kvStoreType: String,
+      epochEndCallback: EpochEndCallback,
+      batchEndCallback: BatchEndCallback,
+      logger: Logger,
+      workLoadList: Seq[Float]
+  ): Unit = train(
+    trainData,
+    evalData,
+    evalMetric,
+    args => Model.createKVStore(kvStoreType, ctx.length, args),
+    epochEndCallback,
+    batchEndCallback,
+    logger,
+    workLoadList
+  )
+
+  def fit(
+      trainData: DataIter,
+      evalData: DataIter,
+      evalMetric: EvalMetric,
+      kvStoreType: String,
+      epochEndCallback: EpochEndCallback,
+      batchEndCallback: BatchEndCallback
+  ): Unit = fit(trainData, evalData, evalMetric, kvStoreType, epochEndCallback, batchEndCallback, logger, null)
+
+  def fit(trainData: DataIter, evalData: DataIter, evalMetric: EvalMetric, kvStoreType: String): Unit =
+    fit(trainData, evalData, evalMetric, kvStoreType, null, null)
+
+  def fit(trainData: DataIter, evalData: DataIter, evalMetric: EvalMetric): Unit =
+    fit(trainData, evalData, evalMetric, "local")
+
+  def fit(trainData: DataIter, evalData: DataIter): Unit = fit(trainData, evalData, new Accuracy())
+
+  def fit(
+      trainData: DataIter,
+      evalData: DataIter,
+      evalMetric: EvalMetric,
+      kv: KVStore,
+      epochEndCallback: EpochEndCallback,
+      batchEndCallback: BatchEndCallback,
+      logger: Logger,
+      workLoadList: Seq[Float]
+  ): Unit = train(
+    trainData,
+    evalData,
+    evalMetric,
+    _ => Model.createKVStore(kv),
+    epochEndCallback,
+    batchEndCallback,
+    logger,
+    workLoadList
+  )
+
+  def fit(
+      trainData: DataIter,
+      evalData: DataIter,
+      evalMetric: EvalMetric,
+      kvStore: KVStore,
+      epochEndCallback: EpochEndCallback,
+      batchEndCallback: BatchEndCallback
+  ): Unit = fit(trainData, evalData, evalMetric, kvStore, epochEndCallback, batchEndCallback, logger, null)
+
+  def fit(trainData: DataIter, evalData: DataIter, evalMetric: EvalMetric, kvStore: KVStore): Unit =
+    fit(trainData, evalData, evalMetric, kvStore, null, null)
+
+  def fit(trainData: DataIter, evalData: DataIter, kvStore: KVStore): Unit =
+    fit(trainData, evalData, new Accuracy(), kvStore)
+
+  private def train(
+      trainData: DataIter,
+      evalData: DataIter,
+      evalMetric: EvalMetric,
+      store: Map[String, NDArray] => (Option[KVStore], Boolean),
+      epochEndCallback: EpochEndCallback,
+      batchEndCallback: BatchEndCallback,
+      logger: Logger,
+      workLoadList: Seq[Float]
+  ): Unit = {
+    require(evalMetric != null, "evalMetric is null")
+    require(
+      numEpoch > beginEpoch,
+      s"numEpoch is $numEpoch and beginEpoch $beginEpoch, so there is no epoch to train; set numEpoch"
+    )
+    if (symGen != null) {
+      symbol = symGen.generate(trainData.defaultBucketKey)
+      checkArguments()
+    }
+    val module = newModule(trainData, Option(workLoadList).map(_.toIndexedSeq))
+    module.bind(trainData.provideDataDesc, Option(trainData.provideLabelDesc), forTraining = true)
+    monitor.foreach(module.installMonitor)
+    module.initParams(initializer, currentArgs, currentAux, allowMissing = true, allowExtra = allowExtraParams)
+    module.installOptimizer(store(module.getParams._1), optimizer, resetOptimizer = true)
+    val params = new FitParams()
+      .setEvalMetric(evalMetric)
+      .setBeginEpoch(beginEpoch)
+      .setEpochEndCallback(epochEndCallback)
+      .setBatchEndCallback(batchEndCallback)
+    monitor.foreach(params.setMonitor)
+    module.trainEpochs(trainData, Option(evalData), numEpoch, epochSize, params, logger)
+    val (args, aux) = module.getParams
+    currentArgs = args
+    currentAux = aux
+  }
+
+  private def newModule(data: DataIter, workLoads: Option[IndexedSeq[Float]]): BaseModule = {
+    val dataNames = data.provideDataDesc.map(_.name)
+    val labelNames = data.provideLabelDesc.map(_.name)
+    if (symGen == null) new Module(symbol, dataNames, labelNames, ctx, workLoads)
+    else {
+      def network(key: AnyRef): Symbol = if (key == data.defaultBucketKey) symbol else symGen.generate(key)
+      new BucketingModule(key => (network(key), dataNames, labelNames), data.defaultBucketKey, ctx, workLoads)
+    }
+  }
+
+  /** Writes the network to `prefix-symbol.json` and the parameters to `prefix-NNNN.params`.
+    *
+    * @param epoch the number NNNN; the number of epochs that were to be trained if -1
+    */
+  def save(prefix: String, epoch: Int = -1): Unit = {
+    val number = if (epoch < 0) numEpoch else epoch
+    require(number >= 0, "the number of the epoch is not known; give it to save")
+    Model.saveCheckpoint(prefix, number, symbol, withValues(currentArgs), Option(currentAux).getOrElse(Map.empty))
+  }
+
+  private def withValues(args: Map[String, NDArray]): Map[String, NDArray] = {
+    require(args != null, "the model has no parameters; train it, load it, or give argParams")
+    args
+  }
+
+  /** The network and its parameters as bytes, for [[FeedForward.deserialize]]. */
+  def serialize(): Array[Byte] = {
+    def bytesOf(arrays: Map[String, NDArray]): Map[String, Array[Byte]] = arrays.map { case (name, array) =>
+      name -> array.serialize()
+    }
+    FeedForward.write(
+      new Model.SerializedModel(
+        symbol.toJson,
+        bytesOf(withValues(currentArgs)),
+        bytesOf(Option(currentAux).getOrElse(Map.empty))
+      )
+    )
+  }
+
+  override private[mxnet] def companions: Iterator[NativeResource] =
+    Iterator(currentArgs, currentAux).filter(_ != null).flatMap(_.valuesIterator) ++ Option(predExec)
+
+  override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
+    if (!isDisposed) companions.toArray.foreach(_.dispose())
+    super.dispose(removeFromScope)
+  }
+}
+
+/** Loads and builds models. */
+object FeedForward {
+  private val logger: Logger = Logging.of(classOf[FeedForward])
+
+  private def requireDistinct(kind: String, names: IndexedSeq[String]): Unit = {
+    val repeated = names.diff(names.distinct)
+    require(
+      repeated.isEmpty,
+      s"the network has several $kind named ${repeated.distinct.mkString(", ")}; the names must be different"
+    )
+  }
+
+  /** A model from the files that [[FeedForward.save]] or MXNet wrote.
+    *
+    * @param prefix the files' prefix
+    * @param epoch number of the parameters' file, which is also that of the first epoch when training goes on
+    */
+  def load(
+      prefix: String,
+      epoch: Int,
+      ctx: Array[Context] = Array(Context.cpu()),
+      numEpoch: Int = -1,
+      epochSize: Int = -1,
+      optimizer: Optimizer = new SGD(),
+      initializer: Initializer = new Uniform(0.01f),
+      batchSize: Int = 128,
+      allowExtraParams: Boolean = false
+  ): FeedForward = {
+    val (symbol, args, aux) = Model.loadCheckpoint(prefix, epoch)
+    new FeedForward(
+      symbol,
+      ctx,
+      numEpoch,
+      epochSize,
+      optimizer,
+      initializer,
+      batchSize,
+      args,
+      aux,
+      allowExtraParams,
+      epoch
+    )
+  }
+
+  /** A model from the bytes that [[FeedForward.serialize]] made.
+    *
+    * @param epoch number of the first epoch when training goes on
+    */
+  def deserialize(
+      bytes: Array[Byte],
+      epoch: Int = 0,
+      ctx: Array[Context] = Array(Context.cpu()),
+      numEpoch: Int = -1,
+      epochSize: Int = -1,
+      optimizer: Optimizer = new SGD(),
+      initializer: Initializer = new Uniform(0.01f),
+      batchSize: Int = 128,
+      allowExtraParams: Boolean = false
+  ): FeedForward = {
+    val model = read(bytes)
+    def arrays(content: Map[String, Array[Byte]]): Map[String, NDArray] =
+      content.map { case (name, own) => name -> NDArray.deserialize(own) }
+    new FeedForward(
+      Symbol.loadJson(model.symbol),
+      ctx,
+      numEpoch,
+      epochSize,
+      optimizer,
+      initializer,
+      batchSize,
+      arrays(model.argParams),
+      arrays(model.auxParams),
+      allowExtraParams,
+      epoch
+    )
+  }
+
+  /** First four bytes of a serialized model: "FMFF". */
+  private val Magic = 0x464d4646
+
+  private def write(model: Model.SerializedModel): Array[Byte] = {
+    val bytes = new ByteArrayOutputStream()
+    val out = new DataOutputStream(bytes)
+    def block(content: Array[Byte]): Unit = {
+      out.writeInt(content.length)
+      out.write(content)
+    }
+    out.writeInt(Magic)
+    block(model.symbol.getBytes(StandardCharsets.UTF_8))
+    Seq(model.argParams, model.auxParams).foreach { params =>
+      out.writeInt(params.size)
+      params.toSeq.sortBy(_._1).foreach { case (name, content) =>
+        block(name.getBytes(StandardCharsets.UTF_8))
+        block(content)
+      }
+    }
+    out.flush()
+    bytes.toByteArray
+  }
+
+  private def read(bytes: Array[Byte]): Model.SerializedModel = {
+    val in = new DataInputStream(new ByteArrayInputStream(bytes))
+    def block(): Array[Byte] = {
+      val length = in.readInt()
+      if (length < 0 || length > in.available()) throw new EOFException()
+      in.readNBytes(length)
+    }
+    def text(): String = new String(block(), StandardCharsets.UTF_8)
+    def params(): Map[String, Array[Byte]] = Iterator.fill(in.readInt())(text() -> block()).toMap
+    try {
+      if (in.readInt() != Magic)
+        throw new MXNetError("these bytes are no model that FeedForward.serialize of this library made")
+      new Model.SerializedModel(text(), params(), params())
+    } catch {
+      case _: EOFException => throw new MXNetError(s"the serialized model ends too early, after ${bytes.length} bytes")
+    }
+  }
+
+  /** A builder of a model for one network. */
+  def newBuilder(modelDef: Symbol): Builder = new Builder(modelDef, null)
+
+  /** A builder of a model with buckets. */
+  def newBuilder(symGen: SymbolGenerator): Builder = new Builder(null, symGen)
+
+  /** Builds a model step by step, and trains it at once if training data are set. */
+  class Builder private[FeedForward] (modelDef: Symbol, symGen: SymbolGenerator) {
+    private var ctx: Array[Context] = Array(Context.cpu())
+    private var numEpoch = -1
+    private var epochSize = -1
+    private var optimizer: Optimizer = new SGD()
+    private var initializer: Initializer = new Uniform(0.01f)
+    private var batchSize = 128
+    private var argParams: Map[String, NDArray] = null
+    private var auxParams: Map[String, NDArray] = null
+    private var allowExtraParams = false
+    private var beginEpoch = 0
+    private var trainData: DataIter = null
+    private var evalData: DataIter = null
+    private var evalMetric: EvalMetric = new Accuracy()
+    private var kvStore: Option[KVStore] = None
+    private var kvStoreType = "local"
+    private var epochEndCallback: EpochEndCallback = null
+    private var batchEndCallback: BatchEndCallback = null
+    private var fitLogger: Logger = FeedForward.logger
+    private var workLoadList: Seq[Float] = null
+
+    private def set(change: => Unit): Builder = {
+      change
+      this
+    }
+
+    /** Sets the devices. */
+    def setContext(ctx: Array[Context]): Builder = set(this.ctx = ctx)
+
+    /** Sets the number of the last epoch. */
+    def setNumEpoch(numEpoch: Int): Builder = set(this.numEpoch = numEpoch)
+
+    /** Sets the number of batches in an epoch. */
+    def setEpochSize(epochSize: Int): Builder = set(this.epochSize = epochSize)
+
+    /** Sets what changes the parameters. */
+    def setOptimizer(opt: Optimizer): Builder = set(this.optimizer = opt)
+
+    /** Sets what fills parameters without values. */
+    def setInitializer(initializer: Initializer): Builder = set(this.initializer = initializer)
+
+    /** Sets the number of instances in a batch. */
+    def setBatchSize(batchSize: Int): Builder = set(this.batchSize = batchSize)
+
+    /** Sets parameters to start from. */
+    def setArgParams(argParams: Map[String, NDArray]): Builder = set(this.argParams = argParams)
+
+    /** Sets auxiliary states to start from. */
+    def setAuxParams(auxParams: Map[String, NDArray]): Builder = set(this.auxParams = auxParams)
+
+    /** Sets whether parameters that the network does not have are ignored. */
+    def setAllowExtraParams(allowExtraParams: Boolean): Builder = set(this.allowExtraParams = allowExtraParams)
+
+    /** Sets the number of the first epoch. */
+    def setBeginEpoch(beginEpoch: Int): Builder = set(this.beginEpoch = beginEpoch)
+
+    /** Sets the training data; with them [[build]] trains the model. */
+    def setTrainData(trainData: DataIter): Builder = set(this.trainData = trainData)
+
+    /** Sets the data on which the network is measured after each epoch. */
+    def setEvalData(evalData: DataIter): Builder = set(this.evalData = evalData)
+
+    /** Sets the measure. */
+    def setEvalMetric(metric: EvalMetric): Builder = set(this.evalMetric = metric)
+
+    /** Sets the store that joins several devices. */
+    def setKVStore(kv: KVStore): Builder = set(this.kvStore = Option(kv))
+
+    /** Sets the type of the store that joins several devices. */
+    def setKVStore(kv: String): Builder = set { this.kvStoreType = kv; this.kvStore = None }
+
+    /** Sets what is called after each epoch. */
+    def setEpochEndCallback(epochEndCallback: EpochEndCallback): Builder = set(this.epochEndCallback = epochEndCallback)
+
+    /** Sets what is called after each batch. */
+    def setBatchEndCallback(batchEndCallback: BatchEndCallback): Builder = set(this.batchEndCallback = batchEndCallback)
+
+    /** Sets where training says how it goes. */
+    def setLogger(logger: Logger): Builder = set(this.fitLogger = logger)
+
+    /** Sets the devices' shares of a batch. */
+    def setWorkLoadList(workLoadList: Seq[Float]): Builder = set(this.workLoadList = workLoadList)
+
+    /** The model, trained if training data are set. */
+    def build(): FeedForward = {
+      val model = setup()
+      if (trainData != null) {
+        kvStore match {
+          case Some(store) =>
+            model.fit(
+              trainData,
+              evalData,
+              evalMetric,
+              store,
+              epochEndCallback,
+              batchEndCallback,
+              fitLogger,
+              workLoadList
+            )
+          case None =>
+            model.fit(
+              trainData,
+              evalData,
+              evalMetric,
+              kvStoreType,
+              epochEndCallback,
+              batchEndCallback,
+              fitLogger,
+              workLoadList
+            )
+        }
+      }
+      model
+    }
+
+    /** The model, not trained. */
+    def setup(): FeedForward = new FeedForward(
+      modelDef,
+      symGen,
+      ctx,
+      numEpoch,
+      epochSize,
+      optimizer,
+      initializer,
+      batchSize,
+      argParams,
+      auxParams,
+      allowExtraParams,
+      beginEpoch
+    )
+  }
+}

@@ -1,0 +1,298 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.Base._LIB
+import org.apache.mxnet.DType.DType
+import org.apache.mxnet.io.{MXDataIter, MXDataPack}
+
+import scala.annotation.varargs
+import scala.collection.immutable.ListMap
+import scala.language.implicitConversions
+
+/** Creates the data iterators that the native library has. */
+object IO {
+
+  /** Makes an iterator from its parameters, given as text. */
+  type IterCreateFunc = Map[String, String] => DataIter
+
+  /** Makes a pack from its parameters, given as text. */
+  type PackCreateFunc = Map[String, String] => DataPack
+
+  /** Reads images and labels in MNIST's IDX format, for example
+    * `IO.MNISTIter(Map("image" -> "train-images-idx3-ubyte", "label" -> "train-labels-idx1-ubyte", "batch_size" -> "32"))`.
+    * Further parameters are `shuffle`, `flat`, `seed`, `silent`, `num_parts`, `part_index`, `data_name` and `label_name`.
+    */
+  def MNISTIter: IterCreateFunc = createIterator("MNISTIter", _)
+
+  /** Reads and augments images of a RecordIO file. */
+  def ImageRecordIter: IterCreateFunc = createIterator("ImageRecordIter", _)
+
+  /** Reads rows of numbers of a CSV file. */
+  def CSVIter: IterCreateFunc = createIterator("CSVIter", _)
+
+  /** A pack of [[MNISTIter]]. */
+  def MNISTPack: PackCreateFunc = createMXDataPack("MNISTIter")
+
+  /** A pack of [[ImageRecordIter]]. */
+  def ImageRecodePack: PackCreateFunc = createMXDataPack("ImageRecordIter")
+
+  /** A pack of [[CSVIter]]. */
+  def CSVPack: PackCreateFunc = createMXDataPack("CSVIter")
+
+  /** Makes an iterator.
+    *
+    * @param iterName name of the iterator, such as `MNISTIter`
+    * @param params its parameters; `data_name` and `label_name` (by default `data` and `label`) name what it provides
+    * @throws IllegalArgumentException if the library has no iterator of this name
+    * @throws MXNetError if a parameter is unknown or wrong, or a file is missing or invalid
+    */
+  def createIterator(iterName: String, params: Map[String, String]): DataIter = {
+    require(
+      iterNames.contains(iterName),
+      s"there is no data iterator $iterName; this library has ${iterNames.toSeq.sorted.mkString(", ")}"
+    )
+    val (names, options) = params.partition { case (key, _) => key == "data_name" || key == "label_name" }
+    new MXDataIter(
+      _LIB.dataIterCreate(iterName, options.keys.toArray, options.values.toArray),
+      names.getOrElse("data_name", "data"),
+      names.getOrElse("label_name", "label")
+    )
+  }
+
+  /** Makes a pack, which makes a new iterator with the same parameters each time it is iterated. */
+  def createMXDataPack(iterName: String)(params: Map[String, String]): DataPack = new MXDataPack(iterName, params)
+
+  private lazy val iterNames: Set[String] = _LIB.dataIterList().toSet
+
+  /** Names arrays `name` if there is one, else `name_0`, `name_1` and so on. */
+  private[mxnet] def initDataDesc(
+      data: IndexedSeq[NDArray],
+      allowEmpty: Boolean,
+      defaultName: String,
+      defaultLayout: String
+  ): IndexedSeq[(DataDesc, NDArray)] = {
+    require(data != null, s"$defaultName is null; give IndexedSeq.empty if there are no such arrays")
+    require(data.nonEmpty || allowEmpty, s"$defaultName is empty; give at least one array")
+    data.indices.map { i =>
+      val name = if (data.length == 1) defaultName else s"${defaultName}_$i"
+      (DataDesc(name, data(i).shape, data(i).dtype, defaultLayout), data(i))
+    }
+  }
+}
+
+/** A mini-batch.
+  *
+  * @param data the inputs
+  * @param label the labels; empty if there are none
+  * @param index where the instances come from; may be null
+  * @param pad how many instances at the end are only there to fill the batch
+  * @param bucketKey the bucket that the batch belongs to; null without buckets
+  * @param providedDataDesc names and shapes of the inputs, in order; may be null without buckets
+  * @param providedLabelDesc names and shapes of the labels, in order; may be null without buckets
+  */
+class DataBatch(
+    val data: IndexedSeq[NDArray],
+    val label: IndexedSeq[NDArray],
+    val index: IndexedSeq[Long],
+    val pad: Int,
+    val bucketKey: AnyRef = null,
+    providedDataDesc: IndexedSeq[DataDesc] = null,
+    providedLabelDesc: IndexedSeq[DataDesc] = null
+) {
+
+  /** A batch that names its inputs but not its labels. */
+  def this(
+      data: IndexedSeq[NDArray],
+      label: IndexedSeq[NDArray],
+      index: IndexedSeq[Long],
+      pad: Int,
+      bucketKey: AnyRef,
+      providedData: ListMap[String, Shape]
+  ) = this(data, label, index, pad, bucketKey, DataDesc.fromShapes(providedData), null)
+
+  /** A batch that names its inputs and labels. */
+  def this(
+      data: IndexedSeq[NDArray],
+      label: IndexedSeq[NDArray],
+      index: IndexedSeq[Long],
+      pad: Int,
+      bucketKey: AnyRef,
+      providedData: ListMap[String, Shape],
+      providedLabel: ListMap[String, Shape]
+  ) = this(data, label, index, pad, bucketKey, DataDesc.fromShapes(providedData), DataDesc.fromShapes(providedLabel))
+
+  /** Frees the arrays of the batch, which must not be used afterwards. */
+  def dispose(): Unit = {
+    if (data != null) data.foreach(array => if (array != null) array.dispose())
+    if (label != null) label.foreach(array => if (array != null) array.dispose())
+  }
+
+  /** Names and shapes of the inputs; null if they were not given. */
+  def provideData: ListMap[String, Shape] = DataDesc.toShapes(providedDataDesc)
+
+  /** Names and shapes of the labels; null if they were not given. */
+  def provideLabel: ListMap[String, Shape] = DataDesc.toShapes(providedLabelDesc)
+
+  /** Names, shapes, types and layouts of the inputs; null if they were not given. */
+  def provideDataDesc: IndexedSeq[DataDesc] = providedDataDesc
+
+  /** Names, shapes, types and layouts of the labels; null if they were not given. */
+  def provideLabelDesc: IndexedSeq[DataDesc] = providedLabelDesc
+}
+
+/** Builds batches. */
+object DataBatch {
+
+  /** Builds a batch step by step. Without [[setIndex]] the instances count from 0. */
+  class Builder() {
+    private var data: IndexedSeq[NDArray] = null
+    private var label: IndexedSeq[NDArray] = IndexedSeq.empty
+    private var index: IndexedSeq[Long] = null
+    private var pad: Int = 0
+    private var bucketKey: AnyRef = null
+    private var dataDesc: IndexedSeq[DataDesc] = null
+    private var labelDesc: IndexedSeq[DataDesc] = null
+
+    /** Sets the inputs. */
+    @varargs def setData(data: NDArray*): Builder = {
+      this.data = data.toIndexedSeq
+      this
+    }
+
+    /** Sets the labels. */
+    @varargs def setLabel(label: NDArray*): Builder = {
+      this.label = label.toIndexedSeq
+      this
+    }
+
+    /** Sets where the instances come from. */
+    @varargs def setIndex(index: Long*): Builder = {
+      this.index = index.toIndexedSeq
+      this
+    }
+
+    /** Sets how many instances at the end only fill the batch. */
+    def setPad(pad: Int): Builder = {
+      this.pad = pad
+      this
+    }
+
+    /** Sets the bucket that the batch belongs to. */
+    def setBucketKey(bucketKey: AnyRef): Builder = {
+      this.bucketKey = bucketKey
+      this
+    }
+
+    /** Sets names and shapes of the inputs. */
+    def provideDataDesc(dataDesc: IndexedSeq[DataDesc]): Builder = {
+      this.dataDesc = dataDesc
+      this
+    }
+
+    /** Sets names and shapes of the labels. */
+    def provideLabelDesc(labelDesc: IndexedSeq[DataDesc]): Builder = {
+      this.labelDesc = labelDesc
+      this
+    }
+
+    /** The batch. */
+    def build(): DataBatch = {
+      require(data != null && data.nonEmpty, "a batch needs at least one array: call setData")
+      val indices = if (index == null) (0L until data.head.shape(0).toLong) else index
+      new DataBatch(data, label, indices, pad, bucketKey, dataDesc, labelDesc)
+    }
+  }
+}
+
+/** Gives mini-batches one after the other, and can start again. */
+abstract class DataIter extends Iterator[DataBatch] {
+
+  /** Goes back to the first batch. */
+  def reset(): Unit
+
+  /** Number of instances in a batch. */
+  def batchSize: Int
+
+  /** The next batch.
+    *
+    * @throws NoSuchElementException if there is none
+    */
+  @throws(classOf[NoSuchElementException])
+  def next(): DataBatch = new DataBatch(getData(), getLabel(), getIndex(), getPad())
+
+  /** Inputs of the current batch. */
+  def getData(): IndexedSeq[NDArray]
+
+  /** Labels of the current batch. */
+  def getLabel(): IndexedSeq[NDArray]
+
+  /** Number of instances at the end of the current batch that only fill it. */
+  def getPad(): Int
+
+  /** Where the instances of the current batch come from. */
+  def getIndex(): IndexedSeq[Long]
+
+  /** Names and shapes of the inputs. */
+  def provideData: ListMap[String, Shape]
+
+  /** Names and shapes of the labels. */
+  def provideLabel: ListMap[String, Shape]
+
+  /** Names, shapes, types and layouts of the inputs. */
+  def provideDataDesc: IndexedSeq[DataDesc]
+
+  /** Names, shapes, types and layouts of the labels. */
+  def provideLabelDesc: IndexedSeq[DataDesc]
+
+  /** The bucket whose network is bound first; null without buckets. */
+  def defaultBucketKey: AnyRef = null
+}
+
+/** Something that can be iterated again and again, each time from the start. */
+abstract class DataPack() extends Iterable[DataBatch] {
+
+  /** A new iterator. */
+  def iterator: DataIter
+}
+
+/** Name and form of an input or a label.
+  *
+  * @param name name of the variable that takes it
+  * @param shape its shape, with the batch
+  * @param dtype its element type
+  * @param layout one letter for each axis, with `N` for the batch, or [[Layout.UNDEFINED]]
+  */
+case class DataDesc(name: String, shape: Shape, dtype: DType = Base.MX_REAL_TYPE, layout: String = Layout.UNDEFINED) {
+  require(
+    layout == Layout.UNDEFINED || shape.length == layout.length,
+    s"$name: shape $shape has ${shape.length} dimensions but layout $layout has ${layout.length} letters"
+  )
+
+  override def toString(): String = s"DataDesc[$name,$shape,$dtype,$layout]"
+}
+
+/** What layouts mean. */
+object DataDesc {
+
+  /** The axis of the batch, along which a batch is split among devices.
+    *
+    * @param layout a layout such as `NCHW`
+    * @return position of the letter N; 0 if no layout is given
+    * @throws IllegalArgumentException if the layout has no N
+    */
+  def getBatchAxis(layout: Option[String]): Int = layout.filter(_ != Layout.UNDEFINED) match {
+    case None          => 0
+    case Some(letters) =>
+      val axis = letters.indexOf('N'.toInt)
+      require(axis >= 0, s"layout $letters has no batch axis: one of its letters must be N")
+      axis
+  }
+
+  /** Descriptions with the default type and no layout. */
+  implicit def ListMap2Descs(shapes: ListMap[String, Shape]): IndexedSeq[DataDesc] = fromShapes(shapes)
+
+  private[mxnet] def fromShapes(shapes: ListMap[String, Shape]): IndexedSeq[DataDesc] =
+    if (shapes == null) null else shapes.iterator.map { case (name, shape) => DataDesc(name, shape) }.toIndexedSeq
+
+  private[mxnet] def toShapes(descs: IndexedSeq[DataDesc]): ListMap[String, Shape] =
+    if (descs == null) null else ListMap.from(descs.map(desc => desc.name -> desc.shape))
+}

@@ -1,0 +1,42 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.util.Logging
+
+/** Changes the learning rate while training goes on.
+  *
+  * @param baseLR learning rate at the start; an optimizer that is given a scheduler sets it to its own learning rate
+  */
+abstract class LRScheduler(var baseLR: Float = 0.01f) {
+
+  /** Learning rate for the coming update.
+    *
+    * @param numUpdate how many updates the most updated parameter has had, which is about the number of mini-batches so far; it never
+    *   decreases
+    */
+  def apply(numUpdate: Int): Float
+}
+
+/** Multiplies the learning rate by a factor every so many updates: after n updates it is `baseLR * factor^floor((n - 1) / step)^`.
+  *
+  * @param step number of updates between two reductions, at least 1
+  * @param factor what the learning rate is multiplied by, less than 1
+  */
+class FactorScheduler(protected var step: Int, protected var factor: Float) extends LRScheduler {
+  require(step >= 1, s"step of FactorScheduler is $step; it must be at least 1 update")
+  require(factor < 1.0, s"factor of FactorScheduler is $factor; it must be less than 1 to reduce the learning rate")
+
+  protected var count: Int = 0
+
+  override def apply(numUpdate: Int): Float = {
+    while (numUpdate > count + step) {
+      count += step
+      baseLR *= factor
+      FactorScheduler.logger.info("Update[{}]: learning rate is now {}", numUpdate, baseLR)
+    }
+    baseLR
+  }
+}
+
+private object FactorScheduler {
+  private val logger = Logging.of(classOf[FactorScheduler])
+}

@@ -1,0 +1,143 @@
+package org.apache.mxnet
+
+import java.io.IOException
+import java.nio.file.{Files, Paths}
+
+/** Called with the parameters after each epoch of training. */
+trait EpochEndCallback {
+
+  /** @param epoch number of the epoch, from 0
+    * @param symbol the network
+    * @param argParams parameters by name
+    * @param auxStates auxiliary states by name
+    */
+  def invoke(epoch: Int, symbol: Symbol, argParams: Map[String, NDArray], auxStates: Map[String, NDArray]): Unit
+}
+
+/** Called with the metric after each batch, or at the end of an evaluation. */
+trait BatchEndCallback {
+
+  /** @param epoch number of the epoch, from 0
+    * @param nBatch number of the batch, from 0
+    * @param evalMetric the metric over the batches so far
+    */
+  def invoke(epoch: Int, nBatch: Int, evalMetric: EvalMetric): Unit
+}
+
+/** Gives the network of a bucket. */
+trait SymbolGenerator {
+
+  /** @param key the bucket */
+  def generate(key: AnyRef): Symbol
+}
+
+/** The files of a trained network. */
+class Model
+
+/** Writes and reads the files of trained networks. */
+object Model {
+
+  /** A network with its parameters as bytes.
+    *
+    * @param symbol the network as JSON
+    * @param argParams parameters by name, each as `NDArray.serialize` writes it
+    * @param auxParams auxiliary states by name
+    */
+  class SerializedModel private[mxnet] (
+      val symbol: String,
+      val argParams: Map[String, Array[Byte]],
+      val auxParams: Map[String, Array[Byte]]
+  )
+
+  /** Writes a network to `prefix-symbol.json` and its parameters to `prefix-NNNN.params`.
+    *
+    * @param prefix prefix of the files' names
+    * @param epoch the number NNNN
+    */
+  def saveCheckpoint(
+      prefix: String,
+      epoch: Int,
+      symbol: Symbol,
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray]
+  ): Unit = {
+    symbol.save(symbolFile(prefix))
+    NDArray.save(paramsFile(prefix, epoch), withKinds(argParams, auxParams))
+  }
+
+  /** Reads what [[saveCheckpoint]] or MXNet wrote: the network, its parameters and its auxiliary states.
+    *
+    * @throws IOException if a file is missing or holds something else
+    */
+  def loadCheckpoint(prefix: String, epoch: Int): (Symbol, Map[String, NDArray], Map[String, NDArray]) = {
+    requireFile(symbolFile(prefix))
+    val (args, aux) = loadParams(paramsFile(prefix, epoch))
+    (Symbol.load(symbolFile(prefix)), args, aux)
+  }
+
+  private[mxnet] def symbolFile(prefix: String): String = s"$prefix-symbol.json"
+
+  private[mxnet] def paramsFile(prefix: String, epoch: Int): String = f"$prefix-$epoch%04d.params"
+
+  /** Names with the prefixes that tell parameters from auxiliary states in a file. */
+  private[mxnet] def withKinds(args: Map[String, NDArray], aux: Map[String, NDArray]): Map[String, NDArray] =
+    args.map { case (name, array) => s"arg:$name" -> array } ++ aux.map { case (name, array) => s"aux:$name" -> array }
+
+  private[mxnet] def loadParams(fname: String): (Map[String, NDArray], Map[String, NDArray]) = {
+    requireFile(fname)
+    val (names, arrays) = NDArray.load(fname)
+    val (args, others) = names.zip(arrays).partition(_._1.startsWith("arg:"))
+    others.find(!_._1.startsWith("aux:")).foreach { case (name, _) =>
+      throw new IOException(
+        s"$fname is no file of parameters: it has an array named '$name', which starts neither with arg: nor with aux:"
+      )
+    }
+    if (names.length != arrays.length)
+      throw new IOException(s"$fname is no file of parameters: its ${arrays.length} arrays have no names")
+    (
+      args.map { case (name, array) => name.drop(4) -> array }.toMap,
+      others.map { case (name, array) => name.drop(4) -> array }.toMap
+    )
+  }
+
+  private def requireFile(fname: String): Unit =
+    if (!Files.isRegularFile(Paths.get(fname))) {
+      throw new IOException(
+        s"there is no file $fname; check prefix and epoch, and the directory ${Paths.get("").toAbsolutePath}"
+      )
+    }
+
+  private val ParameterSuffixes =
+    Seq("_weight", "_bias", "_gamma", "_beta", "_moving_mean", "_moving_var", "_running_mean", "_running_var")
+
+  /** Whether an argument's name is that of a parameter. */
+  private[mxnet] def looksLikeParameter(name: String): Boolean =
+    ParameterSuffixes.exists(suffix => name.endsWith(suffix))
+
+  /** Parameters with at least so many elements are not collected in one place, because copying them would take too long. */
+  private val LargeParameter = 16L * 1024 * 1024
+
+  /** The store of a type for a number of devices, if one is needed, and whether it changes the parameters itself.
+    *
+    * @param kvStore a type, or null for no store
+    * @param numDevice number of devices
+    * @param argParams the parameters, whose sizes decide what `local` means
+    */
+  private[mxnet] def createKVStore(
+      kvStore: String,
+      numDevice: Int,
+      argParams: Map[String, NDArray]
+  ): (Option[KVStore], Boolean) =
+    if (kvStore == null) (None, false)
+    else {
+      val large = kvStore == "local" && argParams.values.exists(_.size >= LargeParameter)
+      val store = KVStore.create(if (large) "local_allreduce_cpu" else kvStore)
+      if (numDevice == 1) {
+        store.dispose()
+        (None, false)
+      } else createKVStore(store)
+    }
+
+  private[mxnet] def createKVStore(kvStore: KVStore): (Option[KVStore], Boolean) =
+    (Option(kvStore), kvStore != null && !kvStore.`type`.contains("local_allreduce"))
+}

@@ -1,0 +1,273 @@
+package org.apache.mxnet
+
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFException}
+
+import org.apache.mxnet.Base.CPtrAddress
+
+import scala.collection.mutable
+
+/** A rule that changes the parameters along their gradients.
+  *
+  * Parameters are known by an integer index. Learning rate and weight decay can be scaled for each parameter, by index or by name; names
+  * need [[setIdx2Name]], which `Module` calls. The mini-batch size is divided out of the gradients by [[setRescaleGrad]].
+  */
+abstract class Optimizer {
+
+  /** Factor of the learning rate of a parameter, by index or name. */
+  protected val lrMult: mutable.Map[Either[Int, String], Float] = mutable.HashMap.empty
+
+  /** Factor of the weight decay of a parameter, by index or name. */
+  protected val wdMult: mutable.Map[Either[Int, String], Float] = mutable.HashMap.empty
+
+  /** How many updates the most updated parameter has had. */
+  protected var numUpdate: Int = 0
+
+  /** How many updates each parameter has had. */
+  protected val indexUpdateCount: mutable.Map[Int, Int] = mutable.HashMap.empty
+
+  /** True if [[setArgNames]] said which parameters are weights; only these decay then. */
+  protected var specialized: Boolean = false
+
+  /** Indices of the weights, if [[setArgNames]] was called. */
+  protected val weightSet: mutable.Set[Int] = mutable.HashSet.empty
+
+  /** What gradients are multiplied by before they are used, usually 1 / batch size. */
+  protected var rescaleGrad: Float = 1f
+
+  /** The network whose parameters are optimized, if it was set. */
+  protected var symbol: Symbol = null
+
+  /** Names of the parameters by index, if they were set. */
+  protected var idx2name: Map[Int, String] = null
+
+  /** Updates one parameter in place.
+    *
+    * @param index the parameter's index
+    * @param weight the parameter
+    * @param grad its gradient, of the same shape
+    * @param state what [[createState]] made for this parameter
+    */
+  def update(index: Int, weight: NDArray, grad: NDArray, state: AnyRef): Unit
+
+  /** Makes what the rule keeps for one parameter between updates, such as momentum; null if it keeps nothing. */
+  def createState(index: Int, weight: NDArray): AnyRef
+
+  /** Frees a state that [[createState]] or [[deserializeState]] made. */
+  def disposeState(state: AnyRef): Unit
+
+  /** A state as bytes; null for a null state. */
+  def serializeState(state: AnyRef): Array[Byte]
+
+  /** The state whose bytes these are; null for null. */
+  def deserializeState(bytes: Array[Byte]): AnyRef
+
+  /** Sets factors of the learning rate by index. */
+  @deprecated("Use setLrMult instead.", "0.10.0")
+  def setLrScale(lrScale: Map[Int, Float]): Unit = setLrMult(lrScale.map { case (index, factor) =>
+    Left(index) -> factor
+  })
+
+  /** Sets factors of the learning rate, on top of those already set.
+    *
+    * @param argsLrMult factor by index (Left) or name (Right) of a parameter; an index goes before a name
+    */
+  def setLrMult(argsLrMult: Map[Either[Int, String], Float]): Unit = lrMult ++= argsLrMult
+
+  /** Sets factors of the weight decay, on top of those already set.
+    *
+    * @param argsWdMult factor by index (Left) or name (Right) of a parameter; an index goes before a name
+    */
+  def setWdMult(argsWdMult: Map[Either[Int, String], Float]): Unit = wdMult ++= argsWdMult
+
+  /** Lets only parameters whose name ends with `weight` decay.
+    *
+    * @param argNames the network's arguments; those that end with `data` or `label` have no index
+    */
+  def setArgNames(argNames: Seq[String]): Unit =
+    if (argNames != null) {
+      specialized = true
+      val parameters = argNames.filterNot(name => name.endsWith("data") || name.endsWith("label"))
+      weightSet ++= parameters.indices.filter(i => parameters(i).endsWith("weight"))
+    }
+
+  /** Sets what gradients are multiplied by. */
+  def setRescaleGrad(rescaleGrad: Float): Unit = this.rescaleGrad = rescaleGrad
+
+  /** Reads the factors that the network's variables carry as attributes `__lr_mult__` and `__wd_mult__`. */
+  def setSymbol(sym: Symbol): Unit = {
+    symbol = sym
+    if (sym != null) {
+      val attributes = sym.attrMap()
+      for (name <- sym.listArguments(); own <- attributes.get(name)) {
+        own.get("__lr_mult__").foreach(factor => lrMult(Right(name)) = factor.toFloat)
+        own.get("__wd_mult__").foreach(factor => wdMult(Right(name)) = factor.toFloat)
+      }
+    }
+  }
+
+  /** Sets the parameters' names; those that do not end with `_weight` or `_gamma` do not decay unless [[setWdMult]] says so. */
+  def setIdx2Name(paramIdx2Name: Map[Int, String]): Unit = {
+    idx2name = paramIdx2Name
+    if (idx2name != null) {
+      idx2name.values.filterNot(name => name.endsWith("_weight") || name.endsWith("_gamma")).foreach { name =>
+        wdMult.getOrElseUpdate(Right(name), 0f)
+      }
+    }
+  }
+
+  /** Counts an update of a parameter. */
+  protected def updateCount(index: Int): Unit = {
+    val count = indexUpdateCount.getOrElse(index, 0) + 1
+    indexUpdateCount(index) = count
+    numUpdate = math.max(count, numUpdate)
+  }
+
+  /** The learning rate of one parameter, given the common one. */
+  protected def getLr(index: Int, lr: Float): Float = lr * factorOf(lrMult, index)
+
+  /** The weight decay of one parameter, given the common one. */
+  protected def getWd(index: Int, wd: Float): Float =
+    if (wd == 0f || (specialized && !weightSet.contains(index))) 0f else wd * factorOf(wdMult, index)
+
+  private def factorOf(factors: mutable.Map[Either[Int, String], Float], index: Int): Float =
+    if (factors.isEmpty) 1f
+    else
+      factors.getOrElse(
+        Left(index),
+        if (idx2name == null) 1f else idx2name.get(index).flatMap(name => factors.get(Right(name))).getOrElse(1f)
+      )
+
+  /** Counts an update of a parameter and gives its learning rate, from the scheduler if there is one. */
+  private[mxnet] def nextLr(index: Int, learningRate: Float, scheduler: LRScheduler): Float = {
+    val lr = if (scheduler == null) learningRate else scheduler(numUpdate)
+    updateCount(index)
+    getLr(index, lr)
+  }
+
+  /** Update counts of all parameters, which learning rate schedules and bias corrections depend on. */
+  private[mxnet] def updateCounts: Map[Int, Int] = indexUpdateCount.toMap
+
+  private[mxnet] def restoreUpdateCounts(counts: Map[Int, Int]): Unit = {
+    indexUpdateCount.clear()
+    indexUpdateCount ++= counts
+    numUpdate = counts.values.foldLeft(0)(math.max(_, _))
+  }
+}
+
+/** Makes updaters from optimizers. */
+object Optimizer {
+
+  /** A function on (index, gradient, weight) that keeps the optimizer's state of every index that it meets. */
+  def getUpdater(optimizer: Optimizer): MXKVStoreUpdater = new OptimizerUpdater(optimizer)
+}
+
+/** Changes a stored value when another is pushed to it. */
+trait MXKVStoreUpdater extends NativeResource {
+
+  /** Called with each pushed value.
+    *
+    * @param key the key
+    * @param recv the value that was pushed
+    * @param local the stored value, which is changed in place
+    */
+  def update(key: Int, recv: NDArray, local: NDArray): Unit
+
+  // An updater owns no native memory of its own; being a NativeResource lets a ResourceScope dispose of its states.
+  override def nativeAddress: CPtrAddress = System.identityHashCode(this).toLong
+  override def nativeDeAllocator: CPtrAddress => Int = _ => 0
+  override val ref: NativeResourceRef = register()
+  override val bytesAllocated: Long = 0L
+}
+
+/** Something whose optimizer states can be saved and restored. */
+trait MXKVStoreCachedStates {
+
+  /** State of each parameter, by index. */
+  protected val states: mutable.Map[Int, AnyRef] = mutable.HashMap.empty
+
+  /** All states as bytes. */
+  def serializeState(): Array[Byte]
+
+  /** Replaces all states by those in the bytes that [[serializeState]] made. */
+  def deserializeState(bytes: Array[Byte]): Unit
+}
+
+/** Applies an optimizer, creating the state of a parameter at its first update. */
+private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVStoreUpdater with MXKVStoreCachedStates {
+
+  override def update(key: Int, recv: NDArray, local: NDArray): Unit =
+    optimizer.update(key, local, recv, states.getOrElseUpdate(key, keep(optimizer.createState(key, local))))
+
+  /** Lets a state live as long as this updater, whatever scope the first update happens in. */
+  private def keep(state: AnyRef): AnyRef = {
+    ResourceScope.resourcesIn(state).foreach { resource =>
+      if (resource.scope != null) resource.scope.remove(resource)
+      if (scope != null) scope.add(resource)
+    }
+    state
+  }
+
+  override private[mxnet] def companions: Iterator[NativeResource] =
+    states.valuesIterator.flatMap(ResourceScope.resourcesIn)
+
+  override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
+    disposeStates()
+    super.dispose(removeFromScope)
+  }
+
+  private def disposeStates(): Unit = {
+    states.values.foreach(optimizer.disposeState)
+    states.clear()
+  }
+
+  override def serializeState(): Array[Byte] = {
+    val bytes = new ByteArrayOutputStream()
+    val out = new DataOutputStream(bytes)
+    out.writeInt(OptimizerUpdater.Magic)
+    out.writeInt(states.size)
+    val counts = optimizer.updateCounts
+    for ((key, state) <- states.toSeq.sortBy(_._1)) {
+      out.writeInt(key)
+      out.writeInt(counts.getOrElse(key, 0))
+      val content = if (state == null) null else optimizer.serializeState(state)
+      out.writeInt(if (content == null) -1 else content.length)
+      if (content != null) out.write(content)
+    }
+    out.flush()
+    bytes.toByteArray
+  }
+
+  override def deserializeState(bytes: Array[Byte]): Unit = {
+    val in = new DataInputStream(new ByteArrayInputStream(bytes))
+    val loaded = mutable.HashMap.empty[Int, AnyRef]
+    val counts = mutable.HashMap.empty[Int, Int]
+    try {
+      val magic = in.readInt()
+      if (magic != OptimizerUpdater.Magic) {
+        throw new MXNetError(
+          f"these are no optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; give a file " +
+            "that saveOptimizerStates of this library wrote"
+        )
+      }
+      for (_ <- 0 until in.readInt()) {
+        val key = in.readInt()
+        counts(key) = in.readInt()
+        val length = in.readInt()
+        if (length > in.available()) throw new EOFException()
+        loaded(key) = if (length < 0) null else keep(optimizer.deserializeState(in.readNBytes(length)))
+      }
+    } catch {
+      case _: EOFException =>
+        throw new MXNetError(s"the optimizer states end too early, after ${bytes.length} bytes: the file is truncated")
+    }
+    disposeStates()
+    states ++= loaded
+    optimizer.restoreUpdateCounts(counts.toMap)
+  }
+}
+
+private object OptimizerUpdater {
+
+  /** First four bytes of serialized states: "FMOS". */
+  val Magic = 0x464d4f53
+}

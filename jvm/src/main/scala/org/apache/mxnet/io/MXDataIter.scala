@@ -1,0 +1,93 @@
+package org.apache.mxnet.io
+
+import org.apache.mxnet.Base.{_LIB, CPtrAddress, DataIterHandle, MXUint}
+import org.apache.mxnet._
+
+import scala.collection.immutable.ListMap
+
+/** A data iterator of the native library.
+  *
+  * @param handle its handle
+  * @param dataName name of its data
+  * @param labelName name of its labels
+  */
+private[mxnet] class MXDataIter(
+    private[mxnet] val handle: DataIterHandle,
+    dataName: String = "data",
+    labelName: String = "label"
+) extends DataIter
+    with NativeResource {
+
+  override def nativeAddress: CPtrAddress = handle
+  override def nativeDeAllocator: CPtrAddress => Int = MXDataIter.free
+  override val ref: NativeResourceRef = register()
+  override val bytesAllocated: Long = 0L
+
+  /** The batch that [[hasNext]] read ahead. */
+  private var nextBatch: DataBatch = null
+
+  private val (dataDescs, labelDescs) =
+    if (hasNext) {
+      val data = nextBatch.data.head
+      val label = nextBatch.label.head
+      (
+        IndexedSeq(DataDesc(dataName, data.shape, data.dtype, Layout.UNDEFINED)),
+        IndexedSeq(DataDesc(labelName, label.shape, label.dtype, Layout.UNDEFINED))
+      )
+    } else (IndexedSeq.empty[DataDesc], IndexedSeq.empty[DataDesc])
+
+  override def reset(): Unit = {
+    if (nextBatch != null) nextBatch.dispose()
+    nextBatch = null
+    _LIB.dataIterBeforeFirst(handle)
+  }
+
+  override def hasNext: Boolean = {
+    if (nextBatch == null && _LIB.dataIterNext(handle)) {
+      nextBatch = new DataBatch(getData(), getLabel(), getIndex(), getPad())
+    }
+    nextBatch != null
+  }
+
+  @throws(classOf[NoSuchElementException])
+  override def next(): DataBatch = {
+    if (!hasNext) throw new NoSuchElementException("all batches have been given; call reset() for another pass")
+    val batch = nextBatch
+    nextBatch = null
+    batch
+  }
+
+  override def getData(): IndexedSeq[NDArray] = IndexedSeq(new NDArray(_LIB.dataIterData(handle), writable = false))
+
+  override def getLabel(): IndexedSeq[NDArray] = IndexedSeq(new NDArray(_LIB.dataIterLabel(handle), writable = false))
+
+  override def getIndex(): IndexedSeq[Long] = _LIB.dataIterIndex(handle).toIndexedSeq
+
+  override def getPad(): MXUint = _LIB.dataIterPad(handle)
+
+  override def provideData: ListMap[String, Shape] = DataDesc.toShapes(dataDescs)
+
+  override def provideLabel: ListMap[String, Shape] = DataDesc.toShapes(labelDescs)
+
+  override def provideDataDesc: IndexedSeq[DataDesc] = dataDescs
+
+  override def provideLabelDesc: IndexedSeq[DataDesc] = labelDescs
+
+  override def batchSize: Int = dataDescs.headOption.fold(0)(_.shape(0))
+}
+
+private object MXDataIter {
+  val free: CPtrAddress => Int = handle => {
+    _LIB.dataIterFree(handle)
+    0
+  }
+}
+
+/** Makes a native iterator each time it is iterated.
+  *
+  * @param iterName name of the iterator
+  * @param params its parameters
+  */
+private[mxnet] class MXDataPack(iterName: String, params: Map[String, String]) extends DataPack {
+  override def iterator: DataIter = IO.createIterator(iterName, params)
+}

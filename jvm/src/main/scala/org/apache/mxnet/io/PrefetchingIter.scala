@@ -1,0 +1,150 @@
+package org.apache.mxnet.io
+
+import java.util.concurrent.Semaphore
+
+import org.apache.mxnet._
+
+import scala.collection.immutable.ListMap
+import scala.util.control.NonFatal
+
+/** Reads the next batch of one or more iterators in threads of their own while the current one is used, and joins their batches into one.
+  *
+  * @param iters the iterators; they must give the same number of batches with the same padding
+  * @param dataNames for each iterator, a new name for each of its inputs; the old names if null
+  * @param labelNames for each iterator, a new name for each of its labels; the old names if null
+  */
+class PrefetchingIter(
+    iters: IndexedSeq[DataIter],
+    dataNames: IndexedSeq[Map[String, String]] = null,
+    labelNames: IndexedSeq[Map[String, String]] = null
+) extends DataIter {
+  require(iters.nonEmpty, "PrefetchingIter needs at least one iterator")
+
+  private val dataDescs = rename(iters.map(_.provideDataDesc), dataNames, "dataNames")
+  private val labelDescs = rename(iters.map(_.provideLabelDesc), labelNames, "labelNames")
+
+  /** Signals that slot i holds a batch (or the end) and that slot i may be filled again. */
+  private val ready = iters.map(_ => new Semaphore(0))
+  private val taken = iters.map(_ => new Semaphore(1))
+
+  @volatile private var running = true
+  private val slots = Array.fill[PrefetchingIter.Read](iters.length)(PrefetchingIter.End)
+  private var fetched = false
+  private var current: DataBatch = null
+
+  private val threads = iters.indices.map { i =>
+    val thread = new Thread(prefetchFunc(i), s"mxnet-prefetch-$i")
+    thread.setDaemon(true)
+    thread
+  }
+  threads.foreach(_.start())
+
+  private def rename(
+      descs: IndexedSeq[IndexedSeq[DataDesc]],
+      names: IndexedSeq[Map[String, String]],
+      what: String
+  ): IndexedSeq[DataDesc] =
+    if (names == null) descs.flatten
+    else {
+      require(names.length == descs.length, s"$what has ${names.length} maps but there are ${descs.length} iterators")
+      descs.zip(names).flatMap { case (own, renamed) =>
+        own.map { desc =>
+          require(renamed.contains(desc.name), s"$what gives no new name for ${desc.name}")
+          desc.copy(name = renamed(desc.name))
+        }
+      }
+    }
+
+  /** What the thread of iterator i runs: waits until its slot may be filled, fills it, and says so. */
+  def prefetchFunc(i: Int): Runnable = () =>
+    while (running) {
+      taken(i).acquire()
+      if (running) {
+        slots(i) =
+          try if (iters(i).hasNext) PrefetchingIter.Batch(iters(i).next()) else PrefetchingIter.End
+          catch { case NonFatal(error) => PrefetchingIter.Failure(error) }
+      }
+      ready(i).release()
+    }
+
+  override def hasNext: Boolean = {
+    if (!fetched) {
+      ready.foreach(_.acquire())
+      fetched = true
+    }
+    slots.collectFirst { case PrefetchingIter.Failure(error) => error }.foreach(error => throw error)
+    val ended = slots.count(_ == PrefetchingIter.End)
+    require(ended == 0 || ended == slots.length, "the iterators of PrefetchingIter give different numbers of batches")
+    ended == 0
+  }
+
+  @throws(classOf[NoSuchElementException])
+  override def next(): DataBatch = {
+    if (!hasNext) throw new NoSuchElementException("all batches have been given; call reset() for another pass")
+    val batches = slots.toIndexedSeq.collect { case PrefetchingIter.Batch(batch) => batch }
+    require(batches.forall(_.pad == batches.head.pad), "the iterators of PrefetchingIter pad their batches differently")
+    current = new DataBatch(
+      batches.flatMap(_.data),
+      batches.flatMap(_.label),
+      batches.head.index,
+      batches.head.pad,
+      batches.head.bucketKey,
+      dataDescs,
+      labelDescs
+    )
+    fetched = false
+    taken.foreach(_.release())
+    current
+  }
+
+  override def reset(): Unit = {
+    if (!fetched) ready.foreach(_.acquire())
+    slots.foreach {
+      case PrefetchingIter.Batch(batch) => batch.dispose()
+      case _                            => ()
+    }
+    fetched = false
+    iters.foreach(_.reset())
+    taken.foreach(_.release())
+  }
+
+  private def currentBatch: DataBatch = {
+    require(current != null, "there is no current batch; call next()")
+    current
+  }
+
+  override def getData(): IndexedSeq[NDArray] = currentBatch.data
+
+  override def getLabel(): IndexedSeq[NDArray] = currentBatch.label
+
+  override def getIndex(): IndexedSeq[Long] = currentBatch.index
+
+  override def getPad(): Int = currentBatch.pad
+
+  override def batchSize: Int = dataDescs.head.shape(0)
+
+  override def provideData: ListMap[String, Shape] = DataDesc.toShapes(dataDescs)
+
+  override def provideLabel: ListMap[String, Shape] = DataDesc.toShapes(labelDescs)
+
+  override def provideDataDesc: IndexedSeq[DataDesc] = dataDescs
+
+  override def provideLabelDesc: IndexedSeq[DataDesc] = labelDescs
+
+  /** Stops the threads; the iterator must not be used afterwards. */
+  def dispose(): Unit =
+    if (running) {
+      running = false
+      taken.foreach(_.release())
+      threads.foreach(_.join())
+    }
+}
+
+private object PrefetchingIter {
+
+  /** What a thread found: a batch, the end, or an error that the reader gets. */
+  sealed trait Read
+  final case class Batch(batch: DataBatch) extends Read
+  final case class Failure(error: Throwable) extends Read
+  case object End extends Read
+}

@@ -1,0 +1,63 @@
+package org.apache.mxnet.io
+
+import org.apache.mxnet._
+
+import scala.collection.immutable.ListMap
+
+/** Gives an iterator another number of batches in a pass, starting it again when it ends.
+  *
+  * @param dataIter the iterator; it must give at least one batch
+  * @param reSize number of batches in a pass
+  * @param resetInternal whether [[reset]] starts `dataIter` again; otherwise a pass goes on where the last one stopped
+  */
+class ResizeIter(dataIter: DataIter, reSize: Int, resetInternal: Boolean = true) extends DataIter {
+  require(reSize >= 0, s"reSize is $reSize; it must not be negative")
+
+  private var batches = 0
+  private var current: DataBatch = null
+
+  override def reset(): Unit = {
+    batches = 0
+    current = null
+    if (resetInternal) dataIter.reset()
+  }
+
+  override def hasNext: Boolean = batches < reSize
+
+  @throws(classOf[NoSuchElementException])
+  override def next(): DataBatch = {
+    if (!hasNext)
+      throw new NoSuchElementException(s"all $reSize batches have been given; call reset() for another pass")
+    if (!dataIter.hasNext) {
+      dataIter.reset()
+      if (!dataIter.hasNext)
+        throw new NoSuchElementException("the iterator that ResizeIter resizes gives no batch at all")
+    }
+    current = dataIter.next()
+    batches += 1
+    current
+  }
+
+  private def currentBatch: DataBatch = {
+    require(current != null, "there is no current batch; call next()")
+    current
+  }
+
+  override def getData(): IndexedSeq[NDArray] = currentBatch.data
+
+  override def getLabel(): IndexedSeq[NDArray] = currentBatch.label
+
+  override def getIndex(): IndexedSeq[Long] = currentBatch.index
+
+  override def getPad(): Int = currentBatch.pad
+
+  override def batchSize: Int = dataIter.batchSize
+
+  override def provideData: ListMap[String, Shape] = DataDesc.toShapes(provideDataDesc)
+
+  override def provideLabel: ListMap[String, Shape] = DataDesc.toShapes(provideLabelDesc)
+
+  override def provideDataDesc: IndexedSeq[DataDesc] = dataIter.provideDataDesc
+
+  override def provideLabelDesc: IndexedSeq[DataDesc] = dataIter.provideLabelDesc
+}

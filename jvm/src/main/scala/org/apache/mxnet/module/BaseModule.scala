@@ -1,0 +1,421 @@
+package org.apache.mxnet.module
+
+import java.io.IOException
+
+import org.apache.mxnet._
+import org.apache.mxnet.optimizer.SGD
+import org.apache.mxnet.util.Logging
+import org.slf4j.Logger
+
+import scala.annotation.varargs
+import scala.collection.mutable
+
+/** A network that can be trained and run.
+  *
+  * A module is used in four steps: [[bind]] allocates it for the shapes of its inputs, [[initParams]] gives its parameters values,
+  * [[initOptimizer]] says how they are changed, and then batches go through [[forward]], [[backward]] and [[update]]. [[fit]], [[score]]
+  * and [[predict]] do all this.
+  */
+abstract class BaseModule {
+  private[module] var binded: Boolean = false
+  private[module] var forTraining: Boolean = false
+  private[module] var inputsNeedGrad: Boolean = false
+  private[module] var paramsInitialized: Boolean = false
+  private[module] var optimizerInitialized: Boolean = false
+  private[module] var symbol: Symbol = null
+  private[module] var argParams: Map[String, NDArray] = null
+  private[module] var auxParams: Map[String, NDArray] = null
+
+  /** The network; the current one if there are several. */
+  def getSymbol: Symbol = symbol
+
+  /** Names of the inputs. */
+  def dataNames: IndexedSeq[String]
+
+  /** Names of the outputs. */
+  def outputNames: IndexedSeq[String]
+
+  /** The inputs that are bound. */
+  def dataShapes: IndexedSeq[DataDesc]
+
+  /** The labels that are bound; null if the module is bound without. */
+  def labelShapes: IndexedSeq[DataDesc]
+
+  /** Names and shapes of the outputs. */
+  def outputShapes: IndexedSeq[(String, Shape)]
+
+  /** Parameters and auxiliary states by name, as they are now, on the CPU. */
+  def getParams: (Map[String, NDArray], Map[String, NDArray])
+
+  private[module] def requireBound(): Unit = require(binded, "the module is not bound; call bind first")
+
+  private[module] def requireReady(): Unit =
+    require(binded && paramsInitialized, "the module is not ready; call bind and then initParams first")
+
+  private[module] def requireTrainable(): Unit = {
+    requireReady()
+    require(optimizerInitialized, "the module has no optimizer; call initOptimizer first")
+  }
+
+  /** Runs [[forward]] in training mode and [[backward]]. */
+  def forwardBackward(dataBatch: DataBatch): Unit = {
+    forward(dataBatch, Some(true))
+    backward()
+  }
+
+  /** Measures the predictions for labelled data.
+    *
+    * @param evalData the data
+    * @param evalMetric the measure, which is reset before
+    * @param numBatch at most so many batches are used
+    * @param batchEndCallback called after each batch
+    * @param scoreEndCallback called at the end, with the number of batches
+    * @param reset whether `evalData` is reset before
+    * @param epoch what the callbacks are told as epoch
+    * @return `evalMetric`
+    */
+  def score(
+      evalData: DataIter,
+      evalMetric: EvalMetric,
+      numBatch: Int = Integer.MAX_VALUE,
+      batchEndCallback: Option[BatchEndCallback] = None,
+      scoreEndCallback: Option[BatchEndCallback] = None,
+      reset: Boolean = true,
+      epoch: Int = 0
+  ): EvalMetric = {
+    require(evalData != null, "evalData is null")
+    require(evalMetric != null, "evalMetric is null")
+    requireReady()
+    if (reset) evalData.reset()
+    evalMetric.reset()
+    var nBatch = 0
+    while (nBatch < numBatch && evalData.hasNext) {
+      val batch = evalData.next()
+      forward(batch, Some(false))
+      updateUnpadded(evalMetric, batch)
+      batchEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
+      batch.dispose()
+      nBatch += 1
+    }
+    scoreEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
+    evalMetric
+  }
+
+  /** Adds a batch to a metric without the instances that only fill it. */
+  private def updateUnpadded(evalMetric: EvalMetric, batch: DataBatch): Unit =
+    if (batch.pad == 0) updateMetric(evalMetric, batch.label)
+    else {
+      val outputs = getOutputsMerged()
+      val preds = outputs.map(BaseModule.withoutPadding(_, batch.pad))
+      val labels = batch.label.map(BaseModule.withoutPadding(_, batch.pad))
+      evalMetric.update(labels, preds)
+      (labels ++ preds).foreach(_.dispose())
+    }
+
+  /** The outputs for each batch, without padding; the arrays are copies that the caller disposes of.
+    *
+    * @param evalData the data
+    * @param numBatch at most so many batches are used; all if -1
+    * @param reset whether `evalData` is reset before
+    */
+  def predictEveryBatch(
+      evalData: DataIter,
+      numBatch: Int = -1,
+      reset: Boolean = true
+  ): IndexedSeq[IndexedSeq[NDArray]] = {
+    requireReady()
+    if (reset) evalData.reset()
+    val outputs = mutable.ArrayBuffer.empty[IndexedSeq[NDArray]]
+    while (outputs.length != numBatch && evalData.hasNext) {
+      val batch = evalData.next()
+      outputs += predict(batch)
+      batch.dispose()
+    }
+    outputs.toIndexedSeq
+  }
+
+  /** The outputs for one batch, without padding; the arrays are copies that the caller disposes of. */
+  def predict(batch: DataBatch): IndexedSeq[NDArray] = {
+    requireReady()
+    forward(batch, Some(false))
+    getOutputsMerged().map { output =>
+      val kept = BaseModule.withoutPadding(output, batch.pad)
+      val copy = kept.copy()
+      kept.dispose()
+      copy
+    }
+  }
+
+  /** The outputs for all data, each joined over the batches, without padding.
+    *
+    * @param evalData the data
+    * @param numBatch at most so many batches are used; all if -1
+    * @param reset whether `evalData` is reset before
+    */
+  def predict(evalData: DataIter, numBatch: Int = -1, reset: Boolean = true): IndexedSeq[NDArray] = {
+    val batches = predictEveryBatch(evalData, numBatch, reset)
+    require(batches.nonEmpty, "there is no batch to predict: the data are empty or at their end; reset them")
+    val counts = batches.map(_.length).distinct
+    require(
+      counts.length == 1,
+      s"the batches have different numbers of outputs (${counts.mkString(", ")}), so they cannot be joined; use predictEveryBatch"
+    )
+    val joined = batches.head.indices.map(i => NDArray.concatenate(batches.map(_(i)), axis = 0, alwaysCopy = true))
+    batches.foreach(_.foreach(_.dispose()))
+    joined
+  }
+
+  /** Gives the parameters values.
+    *
+    * @param initializer fills those for which no value is given
+    * @param argParams values by name; they must cover all parameters unless `allowMissing`
+    * @param auxParams auxiliary states by name
+    * @param allowMissing whether the initializer fills what the given values miss
+    * @param forceInit whether parameters that have values get new ones
+    * @param allowExtra whether values that the network does not need are ignored; otherwise they are an error
+    */
+  def initParams(
+      initializer: Initializer = new Uniform(0.01f),
+      argParams: Map[String, NDArray] = null,
+      auxParams: Map[String, NDArray] = null,
+      allowMissing: Boolean = false,
+      forceInit: Boolean = false,
+      allowExtra: Boolean = false
+  ): Unit
+
+  /** Sets the parameters.
+    *
+    * @param argParams values by name
+    * @param auxParams auxiliary states by name
+    * @param allowMissing whether parameters without a given value keep theirs; otherwise that is an error
+    * @param forceInit whether parameters that have values get new ones
+    * @param allowExtra whether values that the network does not need are ignored; otherwise they are an error
+    */
+  def setParams(
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray],
+      allowMissing: Boolean = false,
+      forceInit: Boolean = true,
+      allowExtra: Boolean = false
+  ): Unit = initParams(null, argParams, auxParams, allowMissing, forceInit, allowExtra)
+
+  /** Writes parameters (`arg:name`) and auxiliary states (`aux:name`) to a file in MXNet's format. */
+  def saveParams(fname: String): Unit = {
+    val (args, aux) = getParams
+    NDArray.save(fname, Model.withKinds(args, aux))
+  }
+
+  /** Reads parameters and auxiliary states from a file that [[saveParams]] or MXNet wrote.
+    *
+    * @throws IOException if the file holds something else than parameters
+    */
+  @throws(classOf[IOException])
+  def loadParams(fname: String): Unit = {
+    val (args, aux) = Model.loadParams(fname)
+    setParams(args, aux)
+    (args.values ++ aux.values).foreach(_.dispose())
+  }
+
+  /** Trains the parameters.
+    *
+    * @param trainData the training data
+    * @param evalData data on which the network is measured after each epoch
+    * @param numEpoch number of the last epoch: so many epochs are run, less those before `beginEpoch`
+    * @param fitParams everything else
+    */
+  def fit(
+      trainData: DataIter,
+      evalData: Option[DataIter] = None,
+      numEpoch: Int = 1,
+      fitParams: FitParams = new FitParams
+  ): Unit = {
+    require(fitParams != null, "fitParams is null")
+    require(numEpoch > 0, s"numEpoch is $numEpoch; it must be at least 1")
+    bind(
+      trainData.provideDataDesc,
+      Option(trainData.provideLabelDesc),
+      forTraining = true,
+      forceRebind = fitParams.forceRebind
+    )
+    fitParams.monitor.foreach(installMonitor)
+    initParams(
+      fitParams.initializer,
+      Option(fitParams.argParams).getOrElse(argParams),
+      Option(fitParams.auxParams).getOrElse(auxParams),
+      fitParams.allowMissing,
+      fitParams.forceInit
+    )
+    initOptimizer(fitParams.kvstore, fitParams.optimizer)
+    trainEpochs(trainData, evalData, numEpoch, epochSize = -1, fitParams)
+  }
+
+  /** Runs the epochs of a module that is ready for training.
+    *
+    * @param epochSize number of batches in an epoch, whatever `trainData` holds; one pass over them if -1
+    */
+  private[mxnet] def trainEpochs(
+      trainData: DataIter,
+      evalData: Option[DataIter],
+      numEpoch: Int,
+      epochSize: Int,
+      params: FitParams,
+      logger: Logger = BaseModule.logger
+  ): Unit = {
+    val validationMetric = params.validationMetric.getOrElse(params.evalMetric)
+    for (epoch <- params.beginEpoch until numEpoch) {
+      val start = System.nanoTime()
+      params.evalMetric.reset()
+      trainEpoch(trainData, epoch, epochSize, params)
+      logMetric(logger, epoch, "Train", params.evalMetric)
+      logger.info("Epoch[{}] Time cost={}", epoch, (System.nanoTime() - start) / 1000000)
+
+      // Devices that each saw their own data have slightly different auxiliary states: all go on with the mean.
+      val (args, aux) = getParams
+      setParams(args, aux)
+      params.epochEndCallback.foreach(_.invoke(epoch, symbol, args, aux))
+
+      evalData.foreach { data =>
+        score(
+          data,
+          validationMetric,
+          batchEndCallback = params.evalBatchEndCallback,
+          scoreEndCallback = params.evalEndCallback,
+          epoch = epoch
+        )
+        logMetric(logger, epoch, "Validation", validationMetric)
+      }
+      if (epochSize < 0) trainData.reset()
+    }
+  }
+
+  private def trainEpoch(trainData: DataIter, epoch: Int, epochSize: Int, params: FitParams): Unit = {
+    var nBatch = 0
+    while (if (epochSize < 0) trainData.hasNext else nBatch < epochSize) {
+      if (!trainData.hasNext) {
+        trainData.reset()
+        require(trainData.hasNext, "the training data give no batch at all")
+      }
+      val batch = trainData.next()
+      params.monitor.foreach(_.tic())
+      forwardBackward(batch)
+      update()
+      updateMetric(params.evalMetric, batch.label)
+      params.monitor.foreach(_.tocPrint())
+      params.batchEndCallback.foreach(_.invoke(epoch, nBatch, params.evalMetric))
+      batch.dispose()
+      nBatch += 1
+    }
+  }
+
+  private def logMetric(logger: Logger, epoch: Int, what: String, metric: EvalMetric): Unit =
+    if (logger.isInfoEnabled) {
+      val (names, values) = metric.get
+      names.lazyZip(values).foreach((name, value) => logger.info(s"Epoch[$epoch] $what-$name=$value"))
+    }
+
+  /** Sets how parameters are changed, with a store that exists.
+    *
+    * @param store the store, if one is used, and whether it changes the parameters itself
+    */
+  private[mxnet] def installOptimizer(
+      store: (Option[KVStore], Boolean),
+      optimizer: Optimizer,
+      resetOptimizer: Boolean
+  ): Unit
+
+  /** Lets a monitor watch the executors. */
+  def installMonitor(monitor: Monitor): Unit
+
+  /** Runs the network on a batch.
+    *
+    * @param isTrain whether it runs in training mode; as bound if None
+    */
+  def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit
+
+  /** Runs the network on a batch, in training mode or not. */
+  def forward(dataBatch: DataBatch, isTrain: Boolean): Unit = forward(dataBatch, Some(isTrain))
+
+  /** Computes the gradients of the parameters for the last batch.
+    *
+    * @param outGrads gradients of the outputs; none are needed if the outputs are losses
+    */
+  def backward(outGrads: Array[NDArray] = Array.empty): Unit
+
+  /** The outputs of the last run, each joined over the devices. With one device they are overwritten by the next run. */
+  def getOutputsMerged(): IndexedSeq[NDArray]
+
+  /** For each output of the last run, its part on each device. */
+  def getOutputs(): IndexedSeq[IndexedSeq[NDArray]]
+
+  /** The gradients of the inputs, each joined over the devices. */
+  def getInputGradsMerged(): IndexedSeq[NDArray]
+
+  /** For each input, its gradient on each device. */
+  def getInputGrads(): IndexedSeq[IndexedSeq[NDArray]]
+
+  /** Changes the parameters along the gradients. */
+  def update(): Unit
+
+  /** Adds the outputs of the last run to a metric.
+    *
+    * @param labels labels of the batch
+    */
+  def updateMetric(evalMetric: EvalMetric, labels: IndexedSeq[NDArray]): Unit
+
+  /** Allocates the module.
+    *
+    * @param dataShapes the inputs, usually `provideDataDesc` of the data
+    * @param labelShapes the labels, usually `provideLabelDesc` of the data
+    * @param forTraining whether gradients will be computed
+    * @param inputsNeedGrad whether gradients of the inputs will be computed
+    * @param forceRebind whether a module that is bound is bound again; otherwise nothing is done then
+    * @param sharedModule a module whose parameters this one uses
+    * @param gradReq `write` replaces gradients, `add` adds to them, `null` computes none
+    */
+  def bind(
+      dataShapes: IndexedSeq[DataDesc],
+      labelShapes: Option[IndexedSeq[DataDesc]] = None,
+      forTraining: Boolean = true,
+      inputsNeedGrad: Boolean = false,
+      forceRebind: Boolean = false,
+      sharedModule: Option[BaseModule] = None,
+      gradReq: String = "write"
+  ): Unit
+
+  /** Allocates a module that has no labels. */
+  @varargs def bind(forTraining: Boolean, inputsNeedGrad: Boolean, forceRebind: Boolean, dataShape: DataDesc*): Unit =
+    bind(dataShape.toIndexedSeq, None, forTraining, inputsNeedGrad, forceRebind, None)
+
+  /** Sets how parameters are changed.
+    *
+    * @param kvstore type of the KVStore that joins several devices
+    * @param optimizer the rule
+    * @param resetOptimizer whether the optimizer is told the batch size and the names of the parameters
+    * @param forceInit whether an optimizer that is there is replaced; otherwise nothing is done then
+    */
+  def initOptimizer(
+      kvstore: String = "local",
+      optimizer: Optimizer = new SGD(),
+      resetOptimizer: Boolean = true,
+      forceInit: Boolean = false
+  ): Unit
+}
+
+/** What modules have in common. */
+object BaseModule {
+  private[module] val logger = Logging.of(classOf[BaseModule])
+
+  /** Checks that a network has variables of these names. */
+  private[module] def checkInputNames(symbol: Symbol, names: IndexedSeq[String], kind: String): Unit = {
+    val arguments = symbol.listArguments()
+    names.find(name => !arguments.contains(name)).foreach { missing =>
+      val candidates = arguments.filterNot(Model.looksLikeParameter)
+      throw new IllegalArgumentException(
+        s"$kind contains $missing but the network has no argument of that name; its inputs are ${candidates.mkString(", ")}"
+      )
+    }
+  }
+
+  /** A view of an array without its last `pad` instances. */
+  private def withoutPadding(array: NDArray, pad: Int): NDArray = array.slice(0, array.shape(0) - pad)
+}

@@ -1,0 +1,421 @@
+package org.apache.mxnet.module
+
+import org.apache.mxnet._
+
+import scala.collection.immutable.ListMap
+
+/** Executors of one network on several devices, each of which works on its part of every mini-batch.
+  *
+  * Parameters, gradients and auxiliary states are allocated once and stay when the shapes of the inputs change.
+  *
+  * @param symbol the network
+  * @param contexts the devices
+  * @param workLoadList share of the batch that each device gets, in any unit
+  * @param paramNames arguments that are parameters, in the order of the network's arguments
+  * @param forTraining whether gradients are computed
+  * @param inputsNeedGrad whether gradients of the inputs are computed
+  * @param fixedParamNames parameters that get no gradient
+  * @param gradReq `write`, `add` or `null`, for all gradients
+  */
+class DataParallelExecutorGroup private[module] (
+    symbol: Symbol,
+    contexts: Array[Context],
+    workLoadList: IndexedSeq[Float],
+    private[module] val paramNames: IndexedSeq[String],
+    forTraining: Boolean,
+    inputsNeedGrad: Boolean,
+    fixedParamNames: Set[String],
+    gradReq: String
+) {
+  require(
+    DataParallelExecutorGroup.GradReqs.contains(gradReq),
+    s"gradReq is $gradReq; it must be one of ${DataParallelExecutorGroup.GradReqs.mkString(", ")}"
+  )
+
+  private val argNames = symbol.listArguments()
+  private val auxNames = symbol.listAuxiliaryStates()
+  private val outputNames = symbol.listOutputs()
+  private val isParam = paramNames.toSet
+
+  private val outputAxes: IndexedSeq[Int] = outputNames.indices.map { i =>
+    val output = symbol.get(i)
+    val layout = output.attr("__layout__")
+    output.dispose()
+    DataDesc.getBatchAxis(layout)
+  }
+
+  /** The inputs that are bound. */
+  var dataShapes: IndexedSeq[DataDesc] = IndexedSeq.empty
+
+  /** The labels that are bound; None if the network is bound without. */
+  var labelShapes: Option[IndexedSeq[DataDesc]] = None
+
+  private var batchSize = 0
+  private var slices: IndexedSeq[(Int, Int)] = IndexedSeq.empty
+  private var devices: IndexedSeq[DeviceExecutor] = IndexedSeq.empty
+  private var outputShapesBound: IndexedSeq[Shape] = IndexedSeq.empty
+
+  /** For each parameter, its array on each device. */
+  private[module] var paramArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
+
+  /** For each parameter, its gradient on each device; null where there is none. */
+  private[module] var gradArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
+
+  /** For each auxiliary state, its array on each device. */
+  private[module] var auxArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
+
+  /** Number of instances in a batch, on all devices together. */
+  def getBatchSize: Int = batchSize
+
+  /** Binds an executor on each device.
+    *
+    * @param dataShapes the inputs, with the whole batch
+    * @param labelShapes the labels, with the whole batch
+    * @param sharedGroup a group that lends its parameters, gradients and auxiliary states
+    * @param reshape whether the arrays of this group are kept, as [[reshape]] does
+    */
+  def bindExec(
+      dataShapes: IndexedSeq[DataDesc],
+      labelShapes: Option[IndexedSeq[DataDesc]],
+      sharedGroup: Option[DataParallelExecutorGroup],
+      reshape: Boolean = false
+  ): Unit = {
+    val inputs = dataShapes ++ labelShapes.getOrElse(IndexedSeq.empty)
+    batchSize = DataParallelExecutorGroup.commonBatchSize(inputs)
+    slices = DataParallelExecutorGroup.splitBatch(batchSize, workLoadList)
+    val lenders = if (reshape) devices else sharedGroup.fold(IndexedSeq.empty[DeviceExecutor])(_.devices)
+    require(
+      lenders.isEmpty || lenders.length == contexts.length,
+      s"the shared module is bound on ${lenders.length} devices but this one on ${contexts.length}"
+    )
+    val old = if (reshape) devices else IndexedSeq.empty[DeviceExecutor]
+    devices = contexts.indices.map(i => bindDevice(i, inputs, lenders.lift(i)))
+    old.foreach(_.executor.dispose())
+    this.dataShapes = dataShapes
+    this.labelShapes = labelShapes
+    outputShapesBound = mergedOutputShapes
+    paramArrays = paramNames.map(name => devices.map(_.args(name)).toArray)
+    gradArrays = paramNames.map(name => devices.map(_.grads.getOrElse(name, null)).toArray)
+    auxArrays = auxNames.map(name => devices.map(_.aux(name)).toArray)
+  }
+
+  private def gradReqOf(name: String, isData: Boolean): String =
+    if (!forTraining) "null"
+    else if (isParam(name)) { if (fixedParamNames.contains(name)) "null" else gradReq }
+    else if (isData && inputsNeedGrad) gradReq
+    else "null"
+
+  private def bindDevice(index: Int, inputs: IndexedSeq[DataDesc], lender: Option[DeviceExecutor]): DeviceExecutor = {
+    val context = contexts(index)
+    val inputShapes = ListMap.from(inputs.map(desc => desc.name -> partShape(desc, index)))
+    val inputTypes =
+      inputs.map(desc => desc.name -> desc.dtype).toMap.filter { case (name, _) => argNames.contains(name) }
+    val (argShapes, outShapes, auxShapes) = inferShapes(inputShapes.filter { case (name, _) =>
+      argNames.contains(name)
+    })
+    val (argTypes, _, auxTypes) = symbol.inferType(inputTypes)
+    require(argTypes != null, s"the element types of the network cannot be inferred from ${inputTypes.mkString(", ")}")
+    val dataNames = dataShapesOf(inputs)
+
+    def lent(arrays: DeviceExecutor => Map[String, NDArray], name: String, shape: Shape): Option[NDArray] =
+      lender.flatMap(from => arrays(from).get(name)).filter(_.shape == shape)
+
+    val args = argNames.indices.map { i =>
+      val name = argNames(i)
+      val own = if (isParam(name)) lent(_.args, name, argShapes(i)) else None
+      if (isParam(name)) requireSameAsLent(lender, name, argShapes(i))
+      name -> own.getOrElse(NDArray.zeros(argShapes(i), context, argTypes(i)))
+    }
+    val grads = argNames.indices.filter(i => gradReqOf(argNames(i), dataNames(argNames(i))) != "null").map { i =>
+      val name = argNames(i)
+      name -> lent(_.grads, name, argShapes(i)).getOrElse(NDArray.zeros(argShapes(i), context, argTypes(i)))
+    }
+    val aux = auxNames.indices.map { i =>
+      auxNames(i) -> lent(_.aux, auxNames(i), auxShapes(i)).getOrElse(NDArray.zeros(auxShapes(i), context, auxTypes(i)))
+    }
+    val executor = symbol.bind(
+      context,
+      args.map(_._2),
+      grads.toMap,
+      argNames.map(name => gradReqOf(name, dataNames(name))),
+      aux.map(_._2),
+      null,
+      lender.fold[Executor](null)(_.executor)
+    )
+    new DeviceExecutor(executor, args.toMap, grads.toMap, aux.toMap, outShapes)
+  }
+
+  private def dataShapesOf(inputs: IndexedSeq[DataDesc]): Set[String] = inputs.map(_.name).toSet
+
+  private def requireSameAsLent(lender: Option[DeviceExecutor], name: String, shape: Shape): Unit =
+    lender.flatMap(_.args.get(name)).foreach { array =>
+      require(
+        array.shape == shape,
+        s"parameter $name has the shape ${array.shape} but the new inputs need $shape; parameters must not depend on the inputs' shapes"
+      )
+    }
+
+  private def inferShapes(inputs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    val shapes = symbol.inferShape(inputs)
+    require(
+      shapes._1 != null,
+      s"the shapes of the network cannot be inferred from ${inputs.mkString(", ")}; give the shapes of all its inputs"
+    )
+    shapes
+  }
+
+  private def partShape(desc: DataDesc, device: Int): Shape = {
+    val dims = desc.shape.toArray
+    val (begin, end) = slices(device)
+    dims(DataDesc.getBatchAxis(Option(desc.layout))) = end - begin
+    Shape(dims.toIndexedSeq)
+  }
+
+  private def mergedOutputShapes: IndexedSeq[Shape] = outputNames.indices.map { i =>
+    val parts = devices.map(_.outputShapes(i))
+    if (parts.length == 1) parts.head
+    else {
+      val dims = parts.head.toArray
+      if (dims.nonEmpty) dims(outputAxes(i)) = parts.map(_(outputAxes(i))).sum
+      Shape(dims.toIndexedSeq)
+    }
+  }
+
+  /** Binds for other shapes of the inputs, keeping parameters, gradients and auxiliary states; nothing is done if the shapes are bound. */
+  def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]]): Unit =
+    if (dataShapes != this.dataShapes || labelShapes != this.labelShapes)
+      bindExec(dataShapes, labelShapes, None, reshape = true)
+
+  /** Copies parameters and auxiliary states to all devices.
+    *
+    * @param allowExtra whether names that the network does not have are ignored; otherwise they are an error
+    */
+  def setParams(argParams: Map[String, NDArray], auxParams: Map[String, NDArray], allowExtra: Boolean = false): Unit = {
+    copyToDevices("argument", argParams, allowExtra)(_.args)
+    copyToDevices("auxiliary state", auxParams, allowExtra)(_.aux)
+  }
+
+  private def copyToDevices(kind: String, values: Map[String, NDArray], allowExtra: Boolean)(
+      targets: DeviceExecutor => Map[String, NDArray]
+  ): Unit =
+    if (values != null) {
+      for ((name, value) <- values; device <- devices) {
+        targets(device).get(name) match {
+          case Some(target) =>
+            require(
+              value.shape == target.shape,
+              s"$kind $name has the shape ${target.shape} but the value given for it ${value.shape}"
+            )
+            if (value ne target) value.copyTo(target)
+          case None =>
+            require(
+              allowExtra,
+              s"the network has no $kind $name; set allowExtra to ignore values that it does not need"
+            )
+        }
+      }
+    }
+
+  /** Copies the mean over the devices of each parameter and auxiliary state into the arrays of its name. */
+  def getParams(argParams: Map[String, NDArray], auxParams: Map[String, NDArray]): Unit = {
+    paramNames
+      .lazyZip(paramArrays)
+      .foreach((name, arrays) => DataParallelExecutorGroup.meanInto(arrays, argParams(name)))
+    auxNames.lazyZip(auxArrays).foreach((name, arrays) => DataParallelExecutorGroup.meanInto(arrays, auxParams(name)))
+  }
+
+  /** Copies a batch to the devices and runs the network.
+    *
+    * @param isTrain whether it runs in training mode; as bound if None
+    */
+  def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit = {
+    requireFit(dataBatch.data, dataShapes, "data")
+    if (hasLabels(dataBatch)) requireFit(dataBatch.label, labelShapes.get, "label")
+    run(dataBatch, isTrain)
+  }
+
+  /** Whether a batch has the shapes that are bound. */
+  private[module] def fits(dataBatch: DataBatch): Boolean =
+    sameShapes(dataBatch.data, dataShapes) && (!hasLabels(dataBatch) || sameShapes(dataBatch.label, labelShapes.get))
+
+  /** [[forward]] for a batch that fits. */
+  private[module] def run(dataBatch: DataBatch, isTrain: Option[Boolean]): Unit = {
+    load(dataBatch.data, dataShapes)
+    if (hasLabels(dataBatch)) load(dataBatch.label, labelShapes.get)
+    val training = isTrain.getOrElse(forTraining)
+    devices.foreach(_.executor.forward(training))
+  }
+
+  private def hasLabels(batch: DataBatch): Boolean =
+    labelShapes.isDefined && batch.label != null && batch.label.nonEmpty
+
+  private def sameShapes(arrays: IndexedSeq[NDArray], descs: IndexedSeq[DataDesc]): Boolean =
+    arrays.length == descs.length && arrays.indices.forall(i => arrays(i).shape == descs(i).shape)
+
+  private def requireFit(arrays: IndexedSeq[NDArray], descs: IndexedSeq[DataDesc], what: String): Unit = {
+    require(
+      arrays.length == descs.length,
+      s"the batch has ${arrays.length} $what arrays but the module is bound for ${descs.length}: ${descs.map(_.name).mkString(", ")}"
+    )
+    arrays.lazyZip(descs).foreach { (array, desc) =>
+      require(
+        array.shape == desc.shape,
+        s"$what ${desc.name} of the batch has the shape ${array.shape} but the module is bound for ${desc.shape}; call reshape"
+      )
+    }
+  }
+
+  private def load(arrays: IndexedSeq[NDArray], descs: IndexedSeq[DataDesc]): Unit =
+    arrays.indices.foreach { i =>
+      devices.indices.foreach { device =>
+        devices(device).args.get(descs(i).name).foreach(copyPart(arrays(i), descs(i), device, _))
+      }
+    }
+
+  private def copyPart(source: NDArray, desc: DataDesc, device: Int, target: NDArray): Unit =
+    if (devices.length == 1) { source.copyTo(target); () }
+    else {
+      val part = partOf(source, DataDesc.getBatchAxis(Option(desc.layout)), device)
+      part.copyTo(target)
+      part.dispose()
+    }
+
+  private def partOf(array: NDArray, axis: Int, device: Int): NDArray = {
+    val (begin, end) = slices(device)
+    if (axis == 0) array.slice(begin, end)
+    else {
+      val bounds = Map("axis" -> axis, "begin" -> begin, "end" -> end)
+      NDArray.genericNDArrayFunctionInvoke("slice_axis", Seq(array), bounds).get
+    }
+  }
+
+  /** Names and shapes of the outputs, with the whole batch. */
+  def getOutputShapes: IndexedSeq[(String, Shape)] = outputNames.zip(outputShapesBound)
+
+  /** For each output, the array of each device. */
+  def getOutputs(): IndexedSeq[IndexedSeq[NDArray]] = outputNames.indices.map(i => devices.map(_.executor.outputs(i)))
+
+  /** The outputs, joined over the devices; with one device they are the executor's own arrays, which the next run writes. */
+  def getOutputsMerged(): IndexedSeq[NDArray] =
+    outputNames.indices.map(i => DataParallelExecutorGroup.merge(devices.map(_.executor.outputs(i)), outputAxes(i)))
+
+  /** For each input, its gradient on each device. */
+  def getInputGrads(): IndexedSeq[IndexedSeq[NDArray]] = {
+    require(inputsNeedGrad, "the module was bound without gradients of its inputs; bind it with inputsNeedGrad = true")
+    dataShapes.map(desc => devices.map(_.grads(desc.name)))
+  }
+
+  /** The gradients of the inputs, joined over the devices. */
+  def getInputGradsMerged(): IndexedSeq[NDArray] = getInputGrads().lazyZip(dataShapes).map { (grads, desc) =>
+    DataParallelExecutorGroup.merge(grads, DataDesc.getBatchAxis(Option(desc.layout)))
+  }
+
+  /** Computes gradients.
+    *
+    * @param outGrads gradients of the outputs, with the whole batch; empty or null if the outputs are losses
+    */
+  def backward(outGrads: Array[NDArray] = Array.empty): Unit = {
+    require(forTraining, "the module was bound for prediction; bind it with forTraining = true to compute gradients")
+    if (outGrads == null || outGrads.isEmpty) devices.foreach(_.executor.backward())
+    else if (devices.length == 1) devices.head.executor.backward(outGrads)
+    else {
+      devices.indices.foreach { device =>
+        val parts = outGrads.indices.map { i =>
+          val part = partOf(outGrads(i), outputAxes(i), device)
+          val there = part.copyTo(contexts(device))
+          part.dispose()
+          there
+        }
+        devices(device).executor.backward(parts.toArray)
+        parts.foreach(_.dispose())
+      }
+    }
+  }
+
+  /** Adds the outputs of the last run to a metric.
+    *
+    * @param labels labels of the whole batch
+    */
+  def updateMetric(evalMetric: EvalMetric, labels: IndexedSeq[NDArray]): Unit =
+    if (devices.length == 1) evalMetric.update(labels, devices.head.executor.outputs.toIndexedSeq)
+    else {
+      val axes =
+        labelShapes.map(_.map(desc => DataDesc.getBatchAxis(Option(desc.layout)))).getOrElse(labels.map(_ => 0))
+      devices.indices.foreach { device =>
+        val parts = labels.lazyZip(axes).map((label, axis) => partOf(label, axis, device))
+        evalMetric.update(parts, devices(device).executor.outputs.toIndexedSeq)
+        parts.foreach(_.dispose())
+      }
+    }
+
+  /** Lets a monitor watch all executors. */
+  def installMonitor(monitor: Monitor): Unit = devices.foreach(device => monitor.install(device.executor))
+
+  /** Frees the executors; arrays that others may share are left to the garbage collector. */
+  private[module] def dispose(): Unit = devices.foreach(_.executor.dispose())
+}
+
+/** One device's executor and the arrays that are bound to it, by name. */
+private[module] final class DeviceExecutor(
+    val executor: Executor,
+    val args: Map[String, NDArray],
+    val grads: Map[String, NDArray],
+    val aux: Map[String, NDArray],
+    val outputShapes: IndexedSeq[Shape]
+)
+
+private[module] object DataParallelExecutorGroup {
+  private val GradReqs = Seq("write", "add", "null")
+
+  private def commonBatchSize(inputs: IndexedSeq[DataDesc]): Int = {
+    require(inputs.nonEmpty, "a module needs at least one input; give dataShapes")
+    val sizes = inputs.map { desc =>
+      val axis = DataDesc.getBatchAxis(Option(desc.layout))
+      require(axis < desc.shape.length, s"${desc.name} has the shape ${desc.shape}, which has no batch axis")
+      desc.shape(axis)
+    }
+    val different = sizes.indexWhere(_ != sizes.head)
+    require(
+      different < 0,
+      s"all inputs must have the same batch size, but ${inputs.head.name} has the shape ${inputs.head.shape} and " +
+        inputs.lift(different).fold("")(desc => s"${desc.name} has ${desc.shape}")
+    )
+    sizes.head
+  }
+
+  /** Begin and end of each device's part, in proportion to the work loads. */
+  private[module] def splitBatch(batchSize: Int, workLoads: IndexedSeq[Float]): IndexedSeq[(Int, Int)] = {
+    require(workLoads.forall(_ > 0), s"work loads must be positive, not ${workLoads.mkString(", ")}")
+    val total = workLoads.map(_.toDouble).sum
+    val bounds = workLoads.scanLeft(0.0)(_ + _).map(part => math.round(part / total * batchSize).toInt)
+    val parts = bounds.init.zip(bounds.tail)
+    require(
+      parts.forall { case (begin, end) => begin < end },
+      s"a batch of $batchSize instances is too small for ${workLoads.length} devices with the work loads ${workLoads.mkString(", ")}"
+    )
+    parts
+  }
+
+  /** The parts joined along an axis, on the device of the first; a single part is returned as it is. */
+  private def merge(parts: IndexedSeq[NDArray], axis: Int): NDArray =
+    if (parts.length == 1) parts.head
+    else {
+      val context = parts.head.context
+      val here = parts.map(part => if (part.context == context) part else part.copyTo(context))
+      val merged = NDArray.concatenate(here, axis, alwaysCopy = true)
+      here.lazyZip(parts).foreach((copy, part) => if (copy ne part) copy.dispose())
+      merged
+    }
+
+  private def meanInto(arrays: Array[NDArray], target: NDArray): Unit =
+    if (arrays.length == 1) { if (arrays(0) ne target) arrays(0).copyTo(target) }
+    else {
+      arrays(0).copyTo(target)
+      arrays.drop(1).foreach { array =>
+        val here = array.copyTo(target.context)
+        target += here
+        here.dispose()
+      }
+      target *= 1f / arrays.length
+    }
+}

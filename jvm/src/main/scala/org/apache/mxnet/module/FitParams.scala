@@ -1,0 +1,125 @@
+package org.apache.mxnet.module
+
+import org.apache.mxnet._
+import org.apache.mxnet.optimizer.SGD
+
+/** What [[BaseModule.fit]] can be told beyond data and number of epochs. Each setter returns the object itself. */
+class FitParams {
+  private[module] var evalMetric: EvalMetric = new Accuracy()
+  private[module] var epochEndCallback: Option[EpochEndCallback] = None
+  private[module] var batchEndCallback: Option[BatchEndCallback] = None
+  private[module] var kvstore: String = "local"
+  private[module] var optimizer: Optimizer = new SGD()
+  private[module] var evalEndCallback: Option[BatchEndCallback] = None
+  private[module] var evalBatchEndCallback: Option[BatchEndCallback] = None
+  private[module] var initializer: Initializer = new Uniform(0.01f)
+  private[module] var argParams: Map[String, NDArray] = null
+  private[module] var auxParams: Map[String, NDArray] = null
+  private[module] var allowMissing: Boolean = false
+  private[module] var forceRebind: Boolean = false
+  private[module] var forceInit: Boolean = false
+  private[module] var beginEpoch: Int = 0
+  private[module] var validationMetric: Option[EvalMetric] = None
+  private[module] var monitor: Option[Monitor] = None
+
+  /** Sets the metric of the training data; accuracy by default. */
+  def setEvalMetric(evalMetric: EvalMetric): FitParams = {
+    require(evalMetric != null, "evalMetric is null")
+    this.evalMetric = evalMetric
+    this
+  }
+
+  /** Sets what is called with the parameters after each epoch. */
+  def setEpochEndCallback(epochEndCallback: EpochEndCallback): FitParams = {
+    this.epochEndCallback = Option(epochEndCallback)
+    this
+  }
+
+  /** Sets what is called after each training batch. */
+  def setBatchEndCallback(batchEndCallback: BatchEndCallback): FitParams = {
+    this.batchEndCallback = Option(batchEndCallback)
+    this
+  }
+
+  /** Sets the type of the KVStore that joins several devices; `local` by default. */
+  def setKVStore(kvStore: String): FitParams = {
+    require(kvStore != null, "kvStore is null; local is the default")
+    this.kvstore = kvStore
+    this
+  }
+
+  /** Sets the optimizer; SGD by default. */
+  def setOptimizer(optimizer: Optimizer): FitParams = {
+    require(optimizer != null, "optimizer is null")
+    this.optimizer = optimizer
+    this
+  }
+
+  /** Sets what is called after each pass over the validation data. */
+  def setEvalEndCallback(evalEndCallback: BatchEndCallback): FitParams = {
+    this.evalEndCallback = Option(evalEndCallback)
+    this
+  }
+
+  /** Sets what is called after each validation batch. */
+  def setEvalBatchEndCallback(evalBatchEndCallback: BatchEndCallback): FitParams = {
+    this.evalBatchEndCallback = Option(evalBatchEndCallback)
+    this
+  }
+
+  /** Sets what fills parameters that have no value yet; `Uniform(0.01f)` by default. */
+  def setInitializer(initializer: Initializer): FitParams = {
+    require(initializer != null, "initializer is null")
+    this.initializer = initializer
+    this
+  }
+
+  /** Sets values to start from; they go before the initializer and before values that the module was loaded with. */
+  def setArgParams(argParams: Map[String, NDArray]): FitParams = {
+    this.argParams = argParams
+    this
+  }
+
+  /** Sets auxiliary states to start from. */
+  def setAuxParams(auxParams: Map[String, NDArray]): FitParams = {
+    this.auxParams = auxParams
+    this
+  }
+
+  /** Sets whether the initializer fills what `argParams` and `auxParams` miss; otherwise that is an error. */
+  def setAllowMissing(allowMissing: Boolean): FitParams = {
+    this.allowMissing = allowMissing
+    this
+  }
+
+  /** Sets whether a module that is bound is bound again. */
+  def setForceRebind(forceRebind: Boolean): FitParams = {
+    this.forceRebind = forceRebind
+    this
+  }
+
+  /** Sets whether parameters that have values get new ones. */
+  def setForceInit(forceInit: Boolean): FitParams = {
+    this.forceInit = forceInit
+    this
+  }
+
+  /** Sets the number of the first epoch, which is that of the checkpoint when training is resumed. */
+  def setBeginEpoch(beginEpoch: Int): FitParams = {
+    require(beginEpoch >= 0, s"beginEpoch is $beginEpoch; it must not be negative")
+    this.beginEpoch = beginEpoch
+    this
+  }
+
+  /** Sets the metric of the validation data; that of the training data by default. */
+  def setValidationMetric(metric: EvalMetric): FitParams = {
+    this.validationMetric = Option(metric)
+    this
+  }
+
+  /** Sets a monitor of the executors. */
+  def setMonitor(monitor: Monitor): FitParams = {
+    this.monitor = Option(monitor)
+    this
+  }
+}

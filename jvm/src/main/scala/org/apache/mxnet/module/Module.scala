@@ -1,0 +1,551 @@
+package org.apache.mxnet.module
+
+import java.nio.file.{Files, Paths}
+
+import org.apache.mxnet._
+import org.apache.mxnet.optimizer.SGD
+
+import scala.annotation.varargs
+
+/** A module for one network.
+  *
+  * {{{
+  * val module = new Module(network)
+  * module.fit(train, Some(test), numEpoch = 30, new FitParams().setOptimizer(new SGD(0.05f, momentum = 0.9f)))
+  * module.saveCheckpoint("model", 30)
+  * }}}
+  *
+  * @param symbolVar the network
+  * @param dataNames names of its inputs
+  * @param labelNames names of its labels; labels that the network does not have are ignored
+  * @param contexts the devices, among which each batch is split
+  * @param workLoadList share of the batch that each device gets, in any unit; equal shares if None
+  * @param fixedParamNames parameters that are not trained
+  */
+class Module(
+    symbolVar: Symbol,
+    val dataNames: IndexedSeq[String] = IndexedSeq("data"),
+    labelNames: IndexedSeq[String] = IndexedSeq("softmax_label"),
+    contexts: Array[Context] = Array(Context.cpu()),
+    workLoadList: Option[IndexedSeq[Float]] = None,
+    fixedParamNames: Option[Set[String]] = None
+) extends BaseModule {
+  require(symbolVar != null, "the network is null")
+  require(contexts.nonEmpty, "a module needs at least one context; Context.cpu() is the default")
+  symbol = symbolVar
+  BaseModule.checkInputNames(symbolVar, dataNames, "dataNames")
+  fixedParamNames.foreach(names => BaseModule.checkInputNames(symbolVar, names.toIndexedSeq, "fixedParamNames"))
+
+  private val workLoads = workLoadList.getOrElse(IndexedSeq.fill(contexts.length)(1f))
+  require(
+    workLoads.length == contexts.length,
+    s"workLoadList has ${workLoads.length} shares but there are ${contexts.length} contexts"
+  )
+
+  private val labels = Option(labelNames).getOrElse(IndexedSeq.empty)
+  private[module] val paramNames: IndexedSeq[String] =
+    symbolVar.listArguments().filterNot(name => dataNames.contains(name) || labels.contains(name))
+  private val auxNames = symbolVar.listAuxiliaryStates()
+
+  override val outputNames: IndexedSeq[String] = symbolVar.listOutputs()
+
+  private var group: DataParallelExecutorGroup = null
+
+  /** Whether the devices have newer parameters than `argParams` and `auxParams`. */
+  private var paramsDirty = false
+
+  private var kvstore: Option[KVStore] = None
+  private var updateOnKVStore = false
+  private var updater: Option[MXKVStoreUpdater] = None
+  private var savedStates: Option[String] = None
+
+  /** Index of the first parameter, so that modules that share an optimizer have different indices. */
+  private[module] var firstParamIndex = 0
+
+  override def dataShapes: IndexedSeq[DataDesc] = {
+    requireBound()
+    group.dataShapes
+  }
+
+  override def labelShapes: IndexedSeq[DataDesc] = {
+    requireBound()
+    group.labelShapes.orNull
+  }
+
+  override def outputShapes: IndexedSeq[(String, Shape)] = {
+    requireBound()
+    group.getOutputShapes
+  }
+
+  override def getParams: (Map[String, NDArray], Map[String, NDArray]) = {
+    requireReady()
+    if (paramsDirty) {
+      allocateParams()
+      group.getParams(argParams, auxParams)
+      paramsDirty = false
+    }
+    (argParams, auxParams)
+  }
+
+  private def allocateParams(): Unit = {
+    if (argParams == null)
+      argParams = paramNames.lazyZip(group.paramArrays).map((n, a) => n -> Module.hostArrayLike(a(0))).toMap
+    if (auxParams == null)
+      auxParams = auxNames.lazyZip(group.auxArrays).map((n, a) => n -> Module.hostArrayLike(a(0))).toMap
+  }
+
+  override def initParams(
+      initializer: Initializer = new Uniform(0.01f),
+      argParams: Map[String, NDArray] = null,
+      auxParams: Map[String, NDArray] = null,
+      allowMissing: Boolean = false,
+      forceInit: Boolean = false,
+      allowExtra: Boolean = false
+  ): Unit =
+    if (!paramsInitialized || forceInit) {
+      require(binded, "the module is not bound; call bind before initParams")
+      if (!allowExtra) {
+        requireKnown("argParams", argParams, paramNames)
+        requireKnown("auxParams", auxParams, auxNames)
+      }
+      allocateParams()
+      // Names are taken in order, so that a seed gives the same parameters every time.
+      paramNames.foreach(name => initOne(name, this.argParams(name), argParams, initializer, allowMissing))
+      auxNames.foreach(name => initOne(name, this.auxParams(name), auxParams, initializer, allowMissing))
+      paramsInitialized = true
+      paramsDirty = false
+      group.setParams(this.argParams, this.auxParams)
+    }
+
+  private def requireKnown(what: String, values: Map[String, NDArray], names: IndexedSeq[String]): Unit =
+    if (values != null) {
+      val extra = values.keys.filterNot(names.contains).toSeq.sorted
+      require(
+        extra.isEmpty,
+        s"$what contains ${extra.mkString(", ")}, which the network does not have; set allowExtra to ignore such values"
+      )
+    }
+
+  private def initOne(
+      name: String,
+      target: NDArray,
+      values: Map[String, NDArray],
+      initializer: Initializer,
+      allowMissing: Boolean
+  ): Unit =
+    if (values == null) { if (initializer != null) initializer(name, target) }
+    else
+      values.get(name) match {
+        case Some(value) =>
+          require(
+            value.shape == target.shape,
+            s"the value given for parameter $name has the shape ${value.shape} but the network needs ${target.shape}"
+          )
+          if (value ne target) value.copyTo(target)
+        case None =>
+          require(
+            allowMissing,
+            s"no value is given for parameter $name; set allowMissing to have the initializer fill it"
+          )
+          if (initializer != null) initializer(name, target)
+      }
+
+  override def setParams(
+      argParams: Map[String, NDArray],
+      auxParams: Map[String, NDArray],
+      allowMissing: Boolean = false,
+      forceInit: Boolean = true,
+      allowExtra: Boolean = false
+  ): Unit =
+    if (!allowMissing) initParams(null, argParams, auxParams, allowMissing, forceInit, allowExtra)
+    else if (paramsInitialized && !forceInit) {
+      BaseModule.logger.warn("the parameters have values and forceInit is false: setParams changes nothing")
+    } else {
+      require(binded, "the module is not bound; call bind before setParams")
+      group.setParams(argParams, auxParams, allowExtra)
+      paramsDirty = true
+      paramsInitialized = true
+    }
+
+  override def bind(
+      dataShapes: IndexedSeq[DataDesc],
+      labelShapes: Option[IndexedSeq[DataDesc]] = None,
+      forTraining: Boolean = true,
+      inputsNeedGrad: Boolean = false,
+      forceRebind: Boolean = false,
+      sharedModule: Option[BaseModule] = None,
+      gradReq: String = "write"
+  ): Unit =
+    if (binded && !forceRebind) BaseModule.logger.debug("the module is bound: bind does nothing without forceRebind")
+    else {
+      require(
+        forTraining || !inputsNeedGrad,
+        "inputsNeedGrad needs forTraining: gradients are only computed for training"
+      )
+      requireNames(dataShapes)
+      if (binded && paramsInitialized) getParams
+      this.forTraining = forTraining
+      this.inputsNeedGrad = inputsNeedGrad
+      val old = group
+      group = new DataParallelExecutorGroup(
+        symbol,
+        contexts,
+        workLoads,
+        paramNames,
+        forTraining,
+        inputsNeedGrad,
+        fixedParamNames.getOrElse(Set.empty),
+        gradReq
+      )
+      group.bindExec(dataShapes, ownLabels(labelShapes), sharedModule.map(groupOf))
+      if (old != null) old.dispose()
+      binded = true
+      sharedModule match {
+        case Some(shared) => shareWith(shared)
+        case None         => if (paramsInitialized) group.setParams(argParams, auxParams)
+      }
+    }
+
+  private def groupOf(module: BaseModule): DataParallelExecutorGroup = module match {
+    case shared: Module =>
+      shared.requireReady()
+      shared.group
+    case other =>
+      throw new IllegalArgumentException(s"sharedModule must be a Module, not a ${other.getClass.getSimpleName}")
+  }
+
+  private def shareWith(other: BaseModule): Unit = other match {
+    case shared: Module =>
+      argParams = shared.argParams
+      auxParams = shared.auxParams
+      paramsInitialized = true
+      if (shared.optimizerInitialized) borrowOptimizer(shared)
+    case _ => ()
+  }
+
+  private def requireNames(shapes: IndexedSeq[DataDesc]): Unit = {
+    val names = shapes.map(_.name)
+    require(
+      names.sorted == dataNames.sorted,
+      s"the data are named ${names.mkString(", ")} but the module expects ${dataNames.mkString(", ")}: " +
+        "name them alike in the iterator or in dataNames"
+    )
+  }
+
+  /** The labels that the network takes; None if it takes none or none are given. */
+  private def ownLabels(shapes: Option[IndexedSeq[DataDesc]]): Option[IndexedSeq[DataDesc]] =
+    shapes.filter(descs => descs != null && descs.nonEmpty && labels.exists(symbol.listArguments().contains)).map {
+      descs =>
+        val names = descs.map(_.name)
+        require(
+          names.sorted == labels.sorted,
+          s"the labels are named ${names.mkString(", ")} but the module expects ${labels.mkString(", ")}: " +
+            "name them alike in the iterator (labelName, label_name) or in labelNames"
+        )
+        descs
+    }
+
+  /** Binds for other shapes of the inputs, keeping parameters and optimizer.
+    *
+    * @param dataShapes the inputs
+    * @param labelShapes the labels
+    */
+  def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]] = None): Unit = {
+    requireBound()
+    requireNames(dataShapes)
+    group.reshape(dataShapes, ownLabels(labelShapes))
+  }
+
+  override def initOptimizer(
+      kvstore: String = "local",
+      optimizer: Optimizer = new SGD(),
+      resetOptimizer: Boolean = true,
+      forceInit: Boolean = false
+  ): Unit = {
+    requireReady()
+    if (optimizerInitialized && !forceInit)
+      BaseModule.logger.debug("the module has an optimizer: initOptimizer changes nothing")
+    else installOptimizer(Model.createKVStore(kvstore, contexts.length, argParams), optimizer, resetOptimizer)
+  }
+
+  override private[mxnet] def installOptimizer(
+      store: (Option[KVStore], Boolean),
+      optimizer: Optimizer,
+      resetOptimizer: Boolean
+  ): Unit = {
+    kvstore = store._1
+    updateOnKVStore = store._2
+    if (resetOptimizer) {
+      optimizer.setIdx2Name(indexedNames)
+      optimizer.setSymbol(symbol)
+      optimizer.setRescaleGrad(1f / (group.getBatchSize * kvstore.fold(1)(_.numWorkers)))
+    }
+    kvstore.foreach { kv =>
+      paramNames.indices.foreach { i =>
+        kv.init(paramNames(i), getParams._1(paramNames(i)))
+        if (updateOnKVStore) kv.pull(paramNames(i), group.paramArrays(i))
+      }
+    }
+    updater = None
+    if (updateOnKVStore) kvstore.foreach(_.setOptimizer(optimizer)) else updater = Some(Optimizer.getUpdater(optimizer))
+    optimizerInitialized = true
+    savedStates.foreach(loadOptimizerStates)
+    savedStates = None
+  }
+
+  /** Names of the parameters by the indices under which the optimizer meets them. */
+  private[module] def indexedNames: Map[Int, String] =
+    if (updateOnKVStore) paramNames.indices.map(i => i -> paramNames(i)).toMap
+    else
+      (for (i <- paramNames.indices; device <- contexts.indices) yield paramIndex(i, device) -> paramNames(i)).toMap
+
+  private def paramIndex(param: Int, device: Int): Int = firstParamIndex + param * contexts.length + device
+
+  /** Number of indices under which the optimizer meets this module's parameters. */
+  private[module] def numParamIndices: Int = paramNames.length * contexts.length
+
+  /** Uses the optimizer of another module, with its states. */
+  def borrowOptimizer(sharedModule: Module): Unit = {
+    require(
+      sharedModule.optimizerInitialized,
+      "the module whose optimizer is borrowed has none; call its initOptimizer first"
+    )
+    kvstore = sharedModule.kvstore
+    updateOnKVStore = sharedModule.updateOnKVStore
+    updater = sharedModule.updater
+    firstParamIndex = sharedModule.firstParamIndex
+    optimizerInitialized = true
+  }
+
+  /** Runs the network on a batch; if the batch has other shapes than those that are bound, binds for them before.
+    *
+    * @param isTrain whether it runs in training mode; as bound if None
+    */
+  override def forward(dataBatch: DataBatch, isTrain: Option[Boolean] = None): Unit = {
+    requireReady()
+    if (!group.fits(dataBatch)) {
+      reshape(
+        Module.descsOf(dataBatch.data, dataBatch.provideDataDesc, group.dataShapes, "data"),
+        group.labelShapes.map { bound =>
+          if (dataBatch.label == null || dataBatch.label.isEmpty) Module.withBatchSize(bound, dataBatch)
+          else Module.descsOf(dataBatch.label, dataBatch.provideLabelDesc, bound, "label")
+        }
+      )
+    }
+    group.run(dataBatch, isTrain)
+  }
+
+  override def backward(outGrads: Array[NDArray] = Array.empty): Unit = {
+    requireReady()
+    group.backward(outGrads)
+  }
+
+  override def update(): Unit = {
+    requireTrainable()
+    paramsDirty = true
+    if (updateOnKVStore) updateByStore() else updateHere()
+  }
+
+  private def updateByStore(): Unit = kvstore.foreach { kv =>
+    paramNames.indices.filter(hasGradient).foreach { i =>
+      kv.push(paramNames(i), group.gradArrays(i))
+      kv.pull(paramNames(i), group.paramArrays(i))
+    }
+  }
+
+  private def updateHere(): Unit = {
+    val apply = updater.get
+    var i = 0
+    while (i < paramNames.length) {
+      if (hasGradient(i)) {
+        kvstore.foreach { kv =>
+          kv.push(paramNames(i), group.gradArrays(i))
+          kv.pull(paramNames(i), group.gradArrays(i))
+        }
+        val params = group.paramArrays(i)
+        val grads = group.gradArrays(i)
+        var device = 0
+        while (device < params.length) {
+          apply.update(paramIndex(i, device), grads(device), params(device))
+          device += 1
+        }
+      }
+      i += 1
+    }
+  }
+
+  private def hasGradient(param: Int): Boolean = group.gradArrays(param)(0) != null
+
+  override def getOutputs(): IndexedSeq[IndexedSeq[NDArray]] = {
+    requireReady()
+    group.getOutputs()
+  }
+
+  override def getOutputsMerged(): IndexedSeq[NDArray] = {
+    requireReady()
+    group.getOutputsMerged()
+  }
+
+  override def getInputGrads(): IndexedSeq[IndexedSeq[NDArray]] = {
+    requireReady()
+    group.getInputGrads()
+  }
+
+  override def getInputGradsMerged(): IndexedSeq[NDArray] = {
+    requireReady()
+    group.getInputGradsMerged()
+  }
+
+  override def updateMetric(evalMetric: EvalMetric, labels: IndexedSeq[NDArray]): Unit = {
+    requireReady()
+    group.updateMetric(evalMetric, labels)
+  }
+
+  override def installMonitor(monitor: Monitor): Unit = {
+    requireBound()
+    group.installMonitor(monitor)
+  }
+
+  /** Writes the states of the optimizer, such as momentum, to a file. */
+  def saveOptimizerStates(fname: String): Unit = {
+    require(optimizerInitialized, "the module has no optimizer whose states could be saved; call initOptimizer first")
+    if (updateOnKVStore) kvstore.foreach(_.saveOptimizerStates(fname))
+    else {
+      Files.write(Paths.get(fname), cachedStates.serializeState())
+      ()
+    }
+  }
+
+  /** Reads the states of the optimizer from a file that [[saveOptimizerStates]] wrote. */
+  def loadOptimizerStates(fname: String): Unit = {
+    require(optimizerInitialized, "the module has no optimizer to take the states; call initOptimizer first")
+    if (updateOnKVStore) kvstore.foreach(_.loadOptimizerStates(fname))
+    else cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
+  }
+
+  private def cachedStates: MXKVStoreCachedStates = updater match {
+    case Some(states: MXKVStoreCachedStates) => states
+    case _ => throw new IllegalStateException("the updater of this module keeps no states")
+  }
+
+  /** Writes the network to `prefix-symbol.json` and the parameters to `prefix-NNNN.params`.
+    *
+    * @param epoch the number NNNN
+    * @param saveOptStates whether the states of the optimizer are written to `prefix-NNNN.states`
+    */
+  def saveCheckpoint(prefix: String, epoch: Int, saveOptStates: Boolean = false): Unit = {
+    symbol.save(Model.symbolFile(prefix))
+    saveParams(Model.paramsFile(prefix, epoch))
+    if (saveOptStates) saveOptimizerStates(Module.statesFile(prefix, epoch))
+  }
+}
+
+/** Loads and builds modules. */
+object Module {
+
+  /** A module from the files that [[Module.saveCheckpoint]] or MXNet wrote. Bind it before use; its parameters have their values then.
+    *
+    * @param prefix the files' prefix
+    * @param epoch number of the parameters' file
+    * @param loadOptimizerStates whether `initOptimizer` restores the states from `prefix-NNNN.states`
+    */
+  def loadCheckpoint(
+      prefix: String,
+      epoch: Int,
+      loadOptimizerStates: Boolean = false,
+      dataNames: IndexedSeq[String] = IndexedSeq("data"),
+      labelNames: IndexedSeq[String] = IndexedSeq("softmax_label"),
+      contexts: Array[Context] = Array(Context.cpu()),
+      workLoadList: Option[IndexedSeq[Float]] = None,
+      fixedParamNames: Option[Set[String]] = None
+  ): Module = {
+    val (symbol, args, aux) = Model.loadCheckpoint(prefix, epoch)
+    val module = new Module(symbol, dataNames, labelNames, contexts, workLoadList, fixedParamNames)
+    module.requireKnown("the checkpoint", args, module.paramNames)
+    val missing = module.paramNames.filterNot(args.contains)
+    require(
+      missing.isEmpty,
+      s"the checkpoint ${Model.paramsFile(prefix, epoch)} has no values for ${missing.mkString(", ")}"
+    )
+    module.argParams = args
+    module.auxParams = aux
+    module.paramsInitialized = true
+    if (loadOptimizerStates) module.savedStates = Some(statesFile(prefix, epoch))
+    module
+  }
+
+  private def statesFile(prefix: String, epoch: Int): String = f"$prefix-$epoch%04d.states"
+
+  private def hostArrayLike(array: NDArray): NDArray = NDArray.zeros(array.shape, Context.cpu(), array.dtype)
+
+  private def descsOf(
+      arrays: IndexedSeq[NDArray],
+      provided: IndexedSeq[DataDesc],
+      bound: IndexedSeq[DataDesc],
+      what: String
+  ): IndexedSeq[DataDesc] =
+    if (provided != null && provided.map(_.name) == bound.map(_.name)) provided
+    else {
+      require(
+        arrays.length == bound.length,
+        s"the batch has ${arrays.length} $what arrays but the module is bound for ${bound.length}: ${bound.map(_.name).mkString(", ")}"
+      )
+      arrays.lazyZip(bound).map((array, desc) => desc.copy(shape = array.shape))
+    }
+
+  /** The bound labels with the batch size of a batch that has none. */
+  private def withBatchSize(bound: IndexedSeq[DataDesc], batch: DataBatch): IndexedSeq[DataDesc] = {
+    val size = batch.data.head.shape(0)
+    bound.map { desc =>
+      val dims = desc.shape.toArray
+      dims(DataDesc.getBatchAxis(Option(desc.layout))) = size
+      desc.copy(shape = Shape(dims.toIndexedSeq))
+    }
+  }
+
+  /** Builds a module step by step.
+    *
+    * @param modelDef the network
+    */
+  class Builder(private val modelDef: Symbol) {
+    private var contexts: Array[Context] = Array(Context.cpu())
+    private var workLoadList: IndexedSeq[Float] = null
+    private var dataNames: IndexedSeq[String] = IndexedSeq("data")
+    private var labelNames: IndexedSeq[String] = IndexedSeq("softmax_label")
+    private var fixedParamNames: Set[String] = null
+
+    /** Sets the devices. */
+    @varargs def setContext(ctx: Context*): Builder = {
+      contexts = ctx.toArray
+      this
+    }
+
+    /** Sets the names of the inputs. */
+    @varargs def setDataNames(name: String*): Builder = {
+      dataNames = name.toIndexedSeq
+      this
+    }
+
+    /** Sets the names of the labels. */
+    @varargs def setLabelNames(name: String*): Builder = {
+      labelNames = name.toIndexedSeq
+      this
+    }
+
+    /** Sets the devices' shares of a batch. */
+    @varargs def setWorkLoadList(workloads: Float*): Builder = {
+      workLoadList = workloads.toIndexedSeq
+      this
+    }
+
+    /** Sets the parameters that are not trained. */
+    @varargs def setFixedParamNames(name: String*): Builder = {
+      fixedParamNames = name.toSet
+      this
+    }
+
+    /** The module. */
+    def build(): Module =
+      new Module(modelDef, dataNames, labelNames, contexts, Option(workLoadList), Option(fixedParamNames))
+  }
+}

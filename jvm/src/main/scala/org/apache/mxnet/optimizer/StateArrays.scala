@@ -1,0 +1,53 @@
+package org.apache.mxnet.optimizer
+
+import org.apache.mxnet.util.SerializerUtils
+import org.apache.mxnet.{MXNetError, NDArray, Optimizer}
+
+/** What optimizers do alike with a state that is nothing, one array or a tuple of arrays. */
+private[mxnet] trait StateArrays { this: Optimizer =>
+
+  /** Makes the state from its arrays, in the order in which the state holds them; fails for a wrong number. */
+  protected def stateOf(arrays: IndexedSeq[NDArray]): AnyRef
+
+  private def arraysOf(state: AnyRef): IndexedSeq[NDArray] = state match {
+    case null           => IndexedSeq.empty
+    case array: NDArray => IndexedSeq(array)
+    case tuple: Product => tuple.productIterator.collect { case array: NDArray => array }.toIndexedSeq
+    case other          =>
+      throw new IllegalArgumentException(
+        s"${getClass.getSimpleName} got a state of ${other.getClass.getName} that it did not create"
+      )
+  }
+
+  override def disposeState(state: AnyRef): Unit = arraysOf(state).foreach(_.dispose())
+
+  override def serializeState(state: AnyRef): Array[Byte] =
+    if (state == null) null else SerializerUtils.serializeNDArrays(arraysOf(state): _*)
+
+  override def deserializeState(bytes: Array[Byte]): AnyRef =
+    if (bytes == null) null else stateOf(SerializerUtils.deserializeNDArrays(bytes))
+
+  /** Says that the number of arrays is not the one that this optimizer keeps. */
+  protected def wrongNumber(arrays: IndexedSeq[NDArray], expected: Int): Nothing =
+    throw new MXNetError(
+      s"${getClass.getSimpleName} keeps $expected arrays for a parameter but the saved state has ${arrays.length}: " +
+        "it was saved by another optimizer"
+    )
+
+  /** Zeros like a weight. */
+  protected def zerosLike(weight: NDArray): NDArray = NDArray.zeros(weight.shape, weight.context, weight.dtype)
+}
+
+private[optimizer] object Gradients {
+
+  /** The gradient times `factor`, clipped to [-clip, clip] unless `clip` is 0; a new array. */
+  def scaled(grad: NDArray, factor: Float, clip: Float): NDArray = {
+    val scaled = grad * factor
+    if (clip == 0f) scaled
+    else {
+      val clipped = NDArray.minimum(NDArray.maximum(scaled, -clip), clip)
+      scaled.dispose()
+      clipped
+    }
+  }
+}

@@ -1,0 +1,54 @@
+package org.apache.mxnet.optimizer
+
+import org.apache.mxnet.Base.{_LIB, FunctionHandle, NDArrayHandle}
+import org.apache.mxnet.{NDArray, NativeOp, NativeResource}
+
+import scala.collection.mutable
+
+/** An update operator such as `sgd_mom_update`, invoked with as little work as possible.
+  *
+  * The operator's handle is looked up once. Its arguments for a parameter, handles and attribute strings, are kept from step to step and
+  * made anew only when an array or a number has changed, so that a step of training costs one native call for each parameter.
+  *
+  * @param name the operator
+  * @param keys names of its attributes, in the order in which their values are given
+  */
+private[optimizer] final class UpdateOperator(name: String, keys: Array[String]) {
+  private lazy val operator: FunctionHandle = NativeOp(name).handle
+  private val calls = mutable.HashMap.empty[Int, UpdateOperator.Call]
+
+  /** Runs the operator, which writes the new weight to the first of the arrays and changes the states in place.
+    *
+    * @param index the parameter that the arrays belong to
+    * @param arrays weight, gradient and states
+    * @param values values of the attributes
+    */
+  def apply(index: Int, arrays: Array[NDArray], values: Array[Float]): Unit = {
+    var call = calls.getOrElse(index, null)
+    if (call == null || !call.fits(arrays, values)) {
+      call = new UpdateOperator.Call(arrays, values)
+      calls(index) = call
+    }
+    _LIB.imperativeInvoke(operator, call.inputs, call.output, keys, call.attributes)
+    NativeResource.keepAlive(arrays)
+  }
+}
+
+private object UpdateOperator {
+
+  /** Arguments of one parameter's update. */
+  final class Call(arrays: Array[NDArray], values: Array[Float]) {
+    val inputs: Array[NDArrayHandle] = arrays.map(_.handle)
+    val output: Array[NDArrayHandle] = Array(inputs(0))
+    val attributes: Array[String] = values.map(_.toString)
+
+    def fits(otherArrays: Array[NDArray], otherValues: Array[Float]): Boolean =
+      java.util.Arrays.equals(values, otherValues) && sameArrays(otherArrays)
+
+    private def sameArrays(other: Array[NDArray]): Boolean = {
+      var i = 0
+      while (i < inputs.length && (arrays(i) eq other(i)) && !other(i).isDisposed) i += 1
+      i == inputs.length
+    }
+  }
+}
