@@ -4,3 +4,5 @@
 pub mod registry;
 pub mod rules;
 pub mod shape;
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,303 @@
+//! What elementwise operators are made of: a formula per operator, written once and compiled for the lanes in which loops
+//! compute, and the kernels that apply it to whole arrays, to broadcast arrays, and to an array and a number.
+//!
+//! The element types up to 32 bits of floating point compute in `f32`, `f64` in `f64`. Integers compute in `f32` as MXNet's do,
+//! unless the formula has an `int` form, which is exact and wraps around.
+
+use ferromx_core::dtype::Element;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Entry, GradGraph};
+use ferromx_core::op::OpCtx;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::map::{Src, map};
+use ferromx_kernels::zip::{zip, zip3};
+
+/// A formula of one operand.
+pub trait Unary {
+    /// Whether integers have a form of their own.
+    const INT: bool = false;
+    /// Single precision.
+    fn f32(x: f32) -> f32;
+    /// Double precision.
+    fn f64(x: f64) -> f64;
+    /// Integers up to 32 bits.
+    fn i32(x: i32) -> i32 {
+        x
+    }
+    /// Integers of 64 bits.
+    fn i64(x: i64) -> i64 {
+        x
+    }
+}
+
+/// A formula of two operands.
+pub trait Binary {
+    /// Whether integers have a form of their own.
+    const INT: bool = false;
+    /// Single precision.
+    fn f32(a: f32, b: f32) -> f32;
+    /// Double precision.
+    fn f64(a: f64, b: f64) -> f64;
+    /// Integers up to 32 bits.
+    fn i32(a: i32, _b: i32) -> i32 {
+        a
+    }
+    /// Integers of 64 bits.
+    fn i64(a: i64, _b: i64) -> i64 {
+        a
+    }
+}
+
+/// A formula of three operands.
+pub trait Ternary {
+    /// Whether integers have a form of their own.
+    const INT: bool = false;
+    /// Single precision.
+    fn f32(a: f32, b: f32, c: f32) -> f32;
+    /// Double precision.
+    fn f64(a: f64, b: f64, c: f64) -> f64;
+    /// Integers up to 32 bits.
+    fn i32(a: i32, _b: i32, _c: i32) -> i32 {
+        a
+    }
+    /// Integers of 64 bits.
+    fn i64(a: i64, _b: i64, _c: i64) -> i64 {
+        a
+    }
+}
+
+/// Writes a formula as a type: `formula!(Unary Square = |x| x * x, int |x| x.wrapping_mul(x));`.
+macro_rules! formula {
+    ($kind:ident $(#[$doc:meta])* $name:ident = |$($x:ident),+| $f:expr $(, int |$($i:ident),+| $int:expr)?) => {
+        $(#[$doc])*
+        pub struct $name;
+        impl $crate::elemwise::family::$kind for $name {
+            $(
+                const INT: bool = true;
+                #[inline(always)]
+                fn i32($($i: i32),+) -> i32 { $int }
+                #[inline(always)]
+                fn i64($($i: i64),+) -> i64 { $int }
+            )?
+            #[inline(always)]
+            fn f32($($x: f32),+) -> f32 { $f }
+            #[inline(always)]
+            fn f64($($x: f64),+) -> f64 { $f }
+        }
+    };
+}
+pub(crate) use formula;
+
+/// Runs `$body` with `$T` bound to the element type and `$f` to the formula's form for it.
+macro_rules! lanes {
+    ($ctx:expr, $dtype:expr, $F:ident, |$T:ident, $f:ident| $body:expr) => {{
+        use ferromx_core::dtype::{DType, bf16, f16};
+        macro_rules! arm {
+            ($t:ty, $lane:ident) => {{
+                type $T = $t;
+                let $f = $F::$lane;
+                $body
+            }};
+            ($t:ty, int $lane:ident) => {
+                if $F::INT { arm!($t, $lane) } else { arm!($t, f32) }
+            };
+        }
+        match $dtype {
+            DType::F32 => arm!(f32, f32),
+            DType::F64 => arm!(f64, f64),
+            DType::F16 => arm!(f16, f32),
+            DType::BF16 => arm!(bf16, f32),
+            DType::U8 => arm!(u8, int i32),
+            DType::I8 => arm!(i8, int i32),
+            DType::I32 => arm!(i32, int i32),
+            DType::I64 => arm!(i64, int i64),
+            other => return Err($ctx.unsupported(other, $crate::elemwise::family::NUMERIC)),
+        }
+    }};
+}
+pub(crate) use lanes;
+
+/// The element types of arithmetic.
+pub const NUMERIC: &[ferromx_core::dtype::DType] = {
+    use ferromx_core::dtype::DType::*;
+    &[F16, BF16, F32, F64, U8, I8, I32, I64]
+};
+
+/// An operand of an elementwise kernel; the output's memory is read in place.
+pub fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
+    if input.shared_with().is_none() {
+        return Ok(Src::Slice(input.slice()?));
+    }
+    if input.dtype() != T::DTYPE {
+        return Err(Error::Internal(format!("an input of type {} was read as {} in place", input.dtype(), T::DTYPE)));
+    }
+    Ok(Src::InPlace)
+}
+
+/// `out = F(in)`.
+pub fn unary<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let out = &mut outs[0];
+    lanes!(ctx, out.dtype(), F, |T, f| map(src::<T>(&ins[0])?, out.slice_mut::<T>()?, f));
+    Ok(())
+}
+
+/// `out = F(in0, in1)`.
+pub fn binary<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let out = &mut outs[0];
+    lanes!(ctx, out.dtype(), F, |T, f| zip(src::<T>(&ins[0])?, src::<T>(&ins[1])?, out.slice_mut::<T>()?, f));
+    Ok(())
+}
+
+/// `out = F(in0, in1, in2)`.
+pub fn ternary<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (a, b, c, out) = (&ins[0], &ins[1], &ins[2], &mut outs[0]);
+    lanes!(ctx, out.dtype(), F, |T, f| zip3(src::<T>(a)?, src::<T>(b)?, src::<T>(c)?, out.slice_mut::<T>()?, f));
+    Ok(())
+}
+
+/// Gradient of an operator of one input: `out = in0 * F(in1)`, where in0 is the output's gradient.
+pub fn unary_backward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    binary::<Chain<F>>(ctx, ins, outs)
+}
+
+/// `g * F(x)`.
+pub struct Chain<F>(std::marker::PhantomData<F>);
+
+impl<F: Unary> Binary for Chain<F> {
+    #[inline(always)]
+    fn f32(g: f32, x: f32) -> f32 {
+        g * F::f32(x)
+    }
+    #[inline(always)]
+    fn f64(g: f64, x: f64) -> f64 {
+        g * F::f64(x)
+    }
+}
+
+/// `g * F(a, b)`.
+pub struct Chain2<F>(std::marker::PhantomData<F>);
+
+impl<F: Binary> Ternary for Chain2<F> {
+    #[inline(always)]
+    fn f32(g: f32, a: f32, b: f32) -> f32 {
+        g * F::f32(a, b)
+    }
+    #[inline(always)]
+    fn f64(g: f64, a: f64, b: f64) -> f64 {
+        g * F::f64(a, b)
+    }
+}
+
+/// Writes gradients as operators: `g.mul(a, b)`, `g.op("sin", x)`, `g.with("_plus_scalar", x, 1.0)`.
+pub struct Graph<'a>(pub &'a mut dyn GradGraph);
+
+impl Graph<'_> {
+    /// The entry itself.
+    pub fn same(&mut self, x: Entry) -> Result<Entry> {
+        Ok(x)
+    }
+
+    /// An operator of one input without parameters.
+    pub fn op(&mut self, name: &str, x: Entry) -> Result<Entry> {
+        self.0.apply1(name, &[x], &[])
+    }
+
+    /// An operator of one input with the parameter `scalar`.
+    pub fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
+        let is_int = if scalar.fract() == 0.0 { "True" } else { "False" };
+        let text = ferromx_core::params::ParamValue::print(&scalar);
+        self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", is_int)])
+    }
+
+    /// An operator of two inputs without parameters.
+    pub fn op2(&mut self, name: &str, a: Entry, b: Entry) -> Result<Entry> {
+        self.0.apply1(name, &[a, b], &[])
+    }
+
+    /// The product.
+    pub fn mul(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+        self.op2("elemwise_mul", a, b)
+    }
+
+    /// The quotient.
+    pub fn div(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+        self.op2("elemwise_div", a, b)
+    }
+
+    /// The sum.
+    pub fn add(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+        self.op2("elemwise_add", a, b)
+    }
+
+    /// The difference.
+    pub fn sub(&mut self, a: Entry, b: Entry) -> Result<Entry> {
+        self.op2("elemwise_sub", a, b)
+    }
+
+    /// `factor * x`.
+    pub fn scale(&mut self, x: Entry, factor: f64) -> Result<Entry> {
+        self.with("_mul_scalar", x, factor)
+    }
+
+    /// `offset + factor * x`.
+    pub fn affine(&mut self, x: Entry, factor: f64, offset: f64) -> Result<Entry> {
+        let scaled = if factor == 1.0 { x } else { self.scale(x, factor)? };
+        self.with("_plus_scalar", scaled, offset)
+    }
+
+    /// `x` to a power.
+    pub fn power(&mut self, x: Entry, exponent: f64) -> Result<Entry> {
+        self.with("_power_scalar", x, exponent)
+    }
+}
+
+/// Defines an operator of one input `data`, elementwise, for all numeric types.
+///
+/// ```text
+/// unary!(SIN: "sin", "The sine, of radians.", f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
+/// unary!(RINT: "rint", "The nearest integer.", f = |x| math::rint(x), int = |x| x, df = 0);
+/// ```
+/// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
+/// same derivative made of operators, from which higher derivatives come (`none` if there are no operators for it). `df = 0` is
+/// a gradient of zero.
+macro_rules! unary {
+    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
+     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $($grad:tt)+) => {
+        pub static $name: OpDef = {
+            formula!(Unary F = |$x| $f $(, int |$i| $int)?);
+            OpDef::new($op)
+                $(.aliases(&[$($alias),+]))?
+                .doc($doc)
+                .forward(family::unary::<F>)
+                .grad(unary!(@grad $($grad)+))
+                .inplace(&[(0, 0)])
+                .pointwise()
+        };
+    };
+    (@grad df = 0 $(,)?) => { Grad::Zero };
+    (@grad df($of:ident) = |$x:ident| $df:expr, graph = |$g:ident, $y:ident| $graph:expr $(,)?) => {{
+        formula!(Unary Df = |$x| $df);
+        const COMPOSE: Compose = |graph, n| {
+            let mut graph = family::Graph(graph);
+            let derivative = {
+                let $g = &mut graph;
+                let $y = unary!(@of $of n);
+                $graph
+            }?;
+            Ok(vec![Some(graph.mul(n.ograds[0], derivative)?)])
+        };
+        Grad::Kernel(unary!(@deps $of Df), Some(COMPOSE))
+    }};
+    (@grad df($of:ident) = |$x:ident| $df:expr, graph = none $(,)?) => {{
+        formula!(Unary Df = |$x| $df);
+        Grad::Kernel(unary!(@deps $of Df), None)
+    }};
+    (@of Input $n:ident) => { $n.inputs[0] };
+    (@of Output $n:ident) => { $n.outputs[0] };
+    (@deps Input $F:ident) => { unary!(@backward $F).inputs(Deps::Some(&[0])) };
+    (@deps Output $F:ident) => { unary!(@backward $F).outputs(Deps::Some(&[0])) };
+    (@backward $F:ident) => {
+        Backward::new(family::unary_backward::<$F>).inplace(&[(0, 0), (1, 0)]).pointwise()
+    };
+}
+pub(crate) use unary;

@@ -1,0 +1,127 @@
+//! Formulas of two operands, and their partial derivatives, which the elementwise, the broadcasting and the scalar forms of an
+//! operator share.
+
+use ferromx_kernels::math;
+
+use super::family::formula;
+
+formula!(Binary
+    /// Sum.
+    Add = |a, b| a + b, int |a, b| a.wrapping_add(b));
+formula!(Binary
+    /// Difference.
+    Sub = |a, b| a - b, int |a, b| a.wrapping_sub(b));
+formula!(Binary
+    /// Product.
+    Mul = |a, b| a * b, int |a, b| a.wrapping_mul(b));
+formula!(Binary
+    /// Quotient; truncated for integers, and 0 where they are divided by 0.
+    Div = |a, b| a / b, int |a, b| if b == 0 { 0 } else { a.wrapping_div(b) });
+formula!(Binary
+    /// `d(a/b)/da`.
+    DivA = |_a, b| 1.0 / b);
+formula!(Binary
+    /// `d(a/b)/db`.
+    DivB = |a, b| -a / (b * b));
+
+formula!(Binary
+    /// Remainder with the sign of the divisor; 0 where the divisor is 0.
+    Mod = |a, b| {
+        let r = a % b;
+        if b == 0.0 {
+            0.0
+        } else if r != 0.0 && (r < 0.0) != (b < 0.0) {
+            r + b
+        } else {
+            r
+        }
+    },
+    int |a, b| {
+        let r = if b == 0 { 0 } else { a.wrapping_rem(b) };
+        if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
+    });
+formula!(Binary
+    /// `d(a mod b)/da`.
+    ModA = |_a, _b| 1.0);
+formula!(Binary
+    /// `d(a mod b)/db`.
+    ModB = |a, b| -(a / b).floor());
+
+formula!(Binary
+    /// `a` to the power `b`.
+    Power = |a, b| math::pow(a, b));
+formula!(Binary
+    /// `d(a^b)/da`.
+    PowerA = |a, b| b * math::pow(a, b - 1.0));
+formula!(Binary
+    /// `d(a^b)/db`.
+    PowerB = |a, b| math::pow(a, b) * math::log(a));
+
+formula!(Binary
+    /// `sqrt(a^2 + b^2)` without overflow.
+    Hypot = |a, b| {
+        let (x, y) = (a.abs(), b.abs());
+        let (long, short) = if x > y { (x, y) } else { (y, x) };
+        let ratio = if long > 0.0 && long.is_finite() { short / long } else { 0.0 };
+        long * (1.0 + ratio * ratio).sqrt()
+    });
+formula!(Binary
+    /// `d hypot(a, b)/da`.
+    HypotA = |a, b| a / hypot(a, b));
+formula!(Binary
+    /// `d hypot(a, b)/db`.
+    HypotB = |a, b| b / hypot(a, b));
+
+formula!(Binary
+    /// The larger operand, NaN if one is NaN.
+    Maximum = |a, b| math::maximum(a, b), int |a, b| a.max(b));
+formula!(Binary
+    /// `d max(a, b)/da`: 1 where `a` wins or both are equal.
+    MaximumA = |a, b| if a >= b { 1.0 } else { 0.0 });
+formula!(Binary
+    /// `d max(a, b)/db`.
+    MaximumB = |a, b| if a < b { 1.0 } else { 0.0 });
+formula!(Binary
+    /// The smaller operand, NaN if one is NaN.
+    Minimum = |a, b| math::minimum(a, b), int |a, b| a.min(b));
+formula!(Binary
+    /// `d min(a, b)/da`: 1 where `a` wins or both are equal.
+    MinimumA = |a, b| if a <= b { 1.0 } else { 0.0 });
+formula!(Binary
+    /// `d min(a, b)/db`.
+    MinimumB = |a, b| if a > b { 1.0 } else { 0.0 });
+
+/// 1 where a condition holds, else 0; one text for floats and integers.
+macro_rules! condition {
+    ($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| float $float:expr, int $int:expr) => {
+        formula!(Binary $(#[$doc])* $name = |$a, $b| if $float { 1.0 } else { 0.0 }, int |$a, $b| if $int { 1 } else { 0 });
+    };
+}
+
+condition!(
+    /// Whether the operands are equal.
+    Equal = |a, b| float a == b, int a == b);
+condition!(
+    /// Whether they differ.
+    NotEqual = |a, b| float a != b, int a != b);
+condition!(
+    /// Whether the first is larger.
+    Greater = |a, b| float a > b, int a > b);
+condition!(
+    /// Whether the first is not smaller.
+    GreaterEqual = |a, b| float a >= b, int a >= b);
+condition!(
+    /// Whether the first is smaller.
+    Lesser = |a, b| float a < b, int a < b);
+condition!(
+    /// Whether the first is not larger.
+    LesserEqual = |a, b| float a <= b, int a <= b);
+condition!(
+    /// Whether both are not 0.
+    And = |a, b| float a != 0.0 && b != 0.0, int a != 0 && b != 0);
+condition!(
+    /// Whether one of them is not 0.
+    Or = |a, b| float a != 0.0 || b != 0.0, int a != 0 || b != 0);
+condition!(
+    /// Whether exactly one of them is not 0.
+    Xor = |a, b| float (a != 0.0) != (b != 0.0), int (a != 0) != (b != 0));

@@ -1,0 +1,286 @@
+//! Functions of one array, element by element.
+#![allow(clippy::excessive_precision)] // The constants serve single and double precision alike.
+
+use ferromx_core::dtype::Element;
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::op::{Deps, OpDef};
+use ferromx_kernels::math;
+
+use super::family::{self, formula, unary};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &ABS, &SIGN, &ROUND, &RINT, &CEIL, &FLOOR, &TRUNC, &FIX, &SQUARE, &SQRT, &RSQRT, &CBRT, &RCBRT, &RECIPROCAL, &NEGATIVE,
+    &EXP, &EXPM1, &LOG, &LOG2, &LOG10, &LOG1P, &SIN, &COS, &TAN, &ARCSIN, &ARCCOS, &ARCTAN, &SINH, &COSH, &TANH, &ARCSINH,
+    &ARCCOSH, &ARCTANH, &DEGREES, &RADIANS, &GAMMA, &GAMMALN, &ERF, &ERFINV, &RELU, &SIGMOID, &SOFTSIGN, &LOGICAL_NOT,
+];
+
+/// 1, 0 or -1; a NaN counts as 0.
+macro_rules! sign {
+    ($x:expr) => {
+        if $x > 0.0 {
+            1.0
+        } else if $x < 0.0 {
+            -1.0
+        } else {
+            0.0
+        }
+    };
+}
+
+unary!(ABS: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
+    f = |x| x.abs(), int = |x| x.wrapping_abs(),
+    df(Input) = |x| sign!(x), graph = |g, x| g.op("sign", x));
+
+unary!(SIGN: "sign" ["_sparse_sign"], "The sign: -1 for negative, 0 for zero, 1 for positive elements.",
+    f = |x| sign!(x), int = |x| x.signum(), df = 0);
+unary!(ROUND: "round" ["_sparse_round"], "The nearest integer, halves away from zero: round([-1.5, 1.5, 2.5]) = [-2, 2, 3].",
+    f = |x| x.round(), int = |x| x, df = 0);
+unary!(RINT: "rint" ["_sparse_rint"], "The nearest integer, halves downwards: rint([-1.5, 1.5, 2.5]) = [-2, 1, 2].",
+    f = |x| math::rint(x), int = |x| x, df = 0);
+unary!(CEIL: "ceil" ["_sparse_ceil"], "The smallest integer that is not below: ceil([-1.5, 1.5]) = [-1, 2].",
+    f = |x| x.ceil(), int = |x| x, df = 0);
+unary!(FLOOR: "floor" ["_sparse_floor"], "The largest integer that is not above: floor([-1.5, 1.5]) = [-2, 1].",
+    f = |x| x.floor(), int = |x| x, df = 0);
+unary!(TRUNC: "trunc" ["_sparse_trunc"], "The integer part, towards zero: trunc([-1.5, 1.5]) = [-1, 1].",
+    f = |x| x.trunc(), int = |x| x, df = 0);
+unary!(FIX: "fix" ["_sparse_fix"], "The nearest integer towards zero; the same as trunc.",
+    f = |x| x.trunc(), int = |x| x, df = 0);
+
+unary!(SQUARE: "square" ["_sparse_square"], "The square: x^2. Integers wrap around.",
+    f = |x| x * x, int = |x| x.wrapping_mul(x),
+    df(Input) = |x| 2.0 * x, graph = |g, x| g.scale(x, 2.0));
+unary!(SQRT: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
+    f = |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.with("_rdiv_scalar", y, 0.5));
+unary!(RSQRT: "rsqrt" ["_sparse_rsqrt"], "The reciprocal of the square root: 1 / sqrt(x).",
+    f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x| {
+        let y = g.op("rsqrt", x)?;
+        let y = g.div(y, x)?;
+        g.scale(y, -0.5)
+    });
+unary!(CBRT: "cbrt" ["_sparse_cbrt"], "The cube root, also of negative elements.",
+    f = |x| math::cbrt(x), df(Output) = |y| 1.0 / (3.0 * y * y), graph = |g, y| {
+        let y2 = g.op("square", y)?;
+        g.with("_rdiv_scalar", y2, 1.0 / 3.0)
+    });
+unary!(RCBRT: "rcbrt", "The reciprocal of the cube root: 1 / cbrt(x).",
+    f = |x| math::rcbrt(x), df(Input) = |x| math::rcbrt(x) / (-3.0 * x), graph = |g, x| {
+        let y = g.op("rcbrt", x)?;
+        let y = g.div(y, x)?;
+        g.scale(y, -1.0 / 3.0)
+    });
+unary!(RECIPROCAL: "reciprocal", "The reciprocal: 1 / x.",
+    f = |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
+        let y2 = g.op("square", y)?;
+        g.op("negative", y2)
+    });
+unary!(NEGATIVE: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
+    f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
+        let ones = g.op("ones_like", x)?;
+        g.op("negative", ones)
+    });
+
+unary!(EXP: "exp" ["_sparse_exp"], "The exponential: e^x.",
+    f = |x| math::exp(x), df(Output) = |y| y, graph = |g, y| g.same(y));
+unary!(EXPM1: "expm1" ["_sparse_expm1"], "e^x - 1, accurate near 0.",
+    f = |x| math::expm1(x), df(Input) = |x| math::exp(x), graph = |g, x| g.op("exp", x));
+unary!(LOG: "log" ["_sparse_log"], "The natural logarithm; -inf at 0, NaN for negative elements.",
+    f = |x| math::log(x), df(Input) = |x| 1.0 / x, graph = |g, x| g.op("reciprocal", x));
+unary!(LOG2: "log2" ["_sparse_log2"], "The logarithm to base 2.",
+    f = |x| math::log2(x), df(Input) = |x| 1.442_695_040_888_963_4 / x,
+    graph = |g, x| g.with("_rdiv_scalar", x, std::f64::consts::LOG2_E));
+unary!(LOG10: "log10" ["_sparse_log10"], "The logarithm to base 10.",
+    f = |x| math::log10(x), df(Input) = |x| 0.434_294_481_903_251_83 / x,
+    graph = |g, x| g.with("_rdiv_scalar", x, std::f64::consts::LOG10_E));
+unary!(LOG1P: "log1p" ["_sparse_log1p"], "log(1 + x), accurate near 0.",
+    f = |x| math::log1p(x), df(Input) = |x| 1.0 / (1.0 + x), graph = |g, x| {
+        let x = g.affine(x, 1.0, 1.0)?;
+        g.op("reciprocal", x)
+    });
+
+unary!(SIN: "sin" ["_sparse_sin"], "The sine of angles in radians.",
+    f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
+unary!(COS: "cos" ["_sparse_cos"], "The cosine of angles in radians.",
+    f = |x| math::cos(x), df(Input) = |x| -math::sin(x), graph = |g, x| {
+        let s = g.op("sin", x)?;
+        g.op("negative", s)
+    });
+unary!(TAN: "tan" ["_sparse_tan"], "The tangent of angles in radians.",
+    f = |x| math::tan(x), df(Output) = |y| y * y + 1.0, graph = |g, y| {
+        let y2 = g.op("square", y)?;
+        g.affine(y2, 1.0, 1.0)
+    });
+unary!(ARCSIN: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside of [-1, 1].",
+    f = |x| math::asin(x), df(Input) = |x| 1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let d = g.with("_rminus_scalar", x2, 1.0)?;
+        g.op("rsqrt", d)
+    });
+unary!(ARCCOS: "arccos" ["_sparse_arccos"], "The inverse cosine in radians, from 0 to pi; NaN outside of [-1, 1].",
+    f = |x| math::acos(x), df(Input) = |x| -1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let d = g.with("_rminus_scalar", x2, 1.0)?;
+        let d = g.op("rsqrt", d)?;
+        g.op("negative", d)
+    });
+unary!(ARCTAN: "arctan" ["_sparse_arctan"], "The inverse tangent in radians, from -pi/2 to pi/2.",
+    f = |x| math::atan(x), df(Input) = |x| 1.0 / (1.0 + x * x), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let d = g.affine(x2, 1.0, 1.0)?;
+        g.op("reciprocal", d)
+    });
+unary!(SINH: "sinh" ["_sparse_sinh"], "The hyperbolic sine: (e^x - e^-x) / 2.",
+    f = |x| math::sinh(x), df(Input) = |x| math::cosh(x), graph = |g, x| g.op("cosh", x));
+unary!(COSH: "cosh" ["_sparse_cosh"], "The hyperbolic cosine: (e^x + e^-x) / 2.",
+    f = |x| math::cosh(x), df(Input) = |x| math::sinh(x), graph = |g, x| g.op("sinh", x));
+unary!(TANH: "tanh" ["_sparse_tanh"], "The hyperbolic tangent: sinh(x) / cosh(x).",
+    f = |x| math::tanh(x), df(Output) = |y| 1.0 - y * y, graph = |g, y| {
+        let y2 = g.op("square", y)?;
+        g.with("_rminus_scalar", y2, 1.0)
+    });
+unary!(ARCSINH: "arcsinh" ["_sparse_arcsinh"], "The inverse hyperbolic sine.",
+    f = |x| math::asinh(x), df(Input) = |x| 1.0 / (x * x + 1.0).sqrt(), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let d = g.affine(x2, 1.0, 1.0)?;
+        g.op("rsqrt", d)
+    });
+unary!(ARCCOSH: "arccosh" ["_sparse_arccosh"], "The inverse hyperbolic cosine; NaN below 1.",
+    f = |x| math::acosh(x), df(Input) = |x| 1.0 / (x * x - 1.0).sqrt(), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let d = g.affine(x2, 1.0, -1.0)?;
+        g.op("rsqrt", d)
+    });
+unary!(ARCTANH: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside of [-1, 1].",
+    f = |x| math::atanh(x), df(Input) = |x| 1.0 / (1.0 - x * x), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let d = g.with("_rminus_scalar", x2, 1.0)?;
+        g.op("reciprocal", d)
+    });
+unary!(DEGREES: "degrees" ["_sparse_degrees"], "Angles in degrees from angles in radians: x * 180 / pi.",
+    f = |x| x * 57.295_779_513_082_32, df(Input) = |_x| 57.295_779_513_082_32, graph = |g, x| {
+        let ones = g.op("ones_like", x)?;
+        g.op("degrees", ones)
+    });
+unary!(RADIANS: "radians" ["_sparse_radians"], "Angles in radians from angles in degrees: x * pi / 180.",
+    f = |x| x * 0.017_453_292_519_943_295, df(Input) = |_x| 0.017_453_292_519_943_295, graph = |g, x| {
+        let ones = g.op("ones_like", x)?;
+        g.op("radians", ones)
+    });
+unary!(GAMMA: "gamma" ["_npx_gamma", "_sparse_gamma"], "The gamma function: gamma(n) = (n - 1)! for positive integers n.",
+    f = |x| math::gamma(x), df(Input) = |x| math::gamma(x) * math::digamma(x), graph = none);
+unary!(GAMMALN: "gammaln" ["_npx_gammaln", "_sparse_gammaln"], "The logarithm of the absolute value of the gamma function.",
+    f = |x| math::lgamma(x), df(Input) = |x| math::digamma(x), graph = none);
+unary!(ERF: "erf" ["_npx_erf"], "The error function: 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to x.",
+    f = |x| math::erf(x), df(Input) = |x| 1.128_379_167_095_512_6 * math::exp(-x * x), graph = |g, x| {
+        let x2 = g.op("square", x)?;
+        let x2 = g.op("negative", x2)?;
+        let e = g.op("exp", x2)?;
+        g.scale(e, std::f64::consts::FRAC_2_SQRT_PI)
+    });
+unary!(ERFINV: "erfinv" ["_npx_erfinv"], "The inverse of the error function; infinite at -1 and 1, NaN outside of them.",
+    f = |x| Element::from_f64(erfinv(x.to_f64())),
+    df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
+        let y2 = g.op("square", y)?;
+        let e = g.op("exp", y2)?;
+        g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
+    });
+
+/// Winitzki's closed form (2008), off by 0.002 at most, and two steps of Halley's method.
+fn erfinv(x: f64) -> f64 {
+    let size = x.abs();
+    if size >= 1.0 || x.is_nan() {
+        return if size == 1.0 { f64::INFINITY.copysign(x) } else { f64::NAN };
+    }
+    const A: f64 = 0.147;
+    let log = (1.0 - x * x).ln();
+    let t = 2.0 / (std::f64::consts::PI * A) + log / 2.0;
+    let mut y = ((t * t - log / A).sqrt() - t).max(0.0).sqrt().copysign(x);
+    for _ in 0..2 {
+        let step = (math::erf(y) - x) * (y * y).exp() / std::f64::consts::FRAC_2_SQRT_PI;
+        y -= step / (1.0 + y * step);
+    }
+    y
+}
+
+unary!(RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
+    f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
+    df(Output) = |y| if y > 0.0 { 1.0 } else { 0.0 }, graph = |g, y| g.with("_greater_scalar", y, 0.0));
+unary!(SIGMOID: "sigmoid" ["_sparse_sigmoid"], "The logistic function: 1 / (1 + e^-x).",
+    f = |x| math::sigmoid(x), df(Output) = |y| y * (1.0 - y), graph = |g, y| {
+        let y2 = g.op("square", y)?;
+        g.sub(y, y2)
+    });
+unary!(SOFTSIGN: "softsign", "x / (1 + |x|).",
+    f = |x| x / (1.0 + x.abs()), df(Input) = |x| 1.0 / ((1.0 + x.abs()) * (1.0 + x.abs())), graph = |g, x| {
+        let a = g.op("abs", x)?;
+        let a = g.affine(a, 1.0, 1.0)?;
+        g.power(a, -2.0)
+    });
+unary!(LOGICAL_NOT: "logical_not", "1 where the element is 0, and 0 elsewhere.",
+    f = |x| if x == 0.0 { 1.0 } else { 0.0 }, int = |x| if x == 0 { 1 } else { 0 }, df = 0);
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::dtype::DType;
+
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    /// Points inside the domain of every function but those named here.
+    fn points(name: &str) -> Vec<f64> {
+        match name {
+            "arccosh" => vec![1.2, 2.0, 5.5],
+            "arcsin" | "arccos" | "arctanh" | "erfinv" => vec![-0.9, -0.3, 0.2, 0.95],
+            "gamma" | "gammaln" | "sqrt" | "rsqrt" | "log" | "log2" | "log10" => vec![0.3, 1.7, 4.2],
+            "log1p" => vec![-0.7, 0.3, 4.2],
+            _ => vec![-2.3, -0.4, 0.7, 1.9],
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for def in OPS {
+            let x = vector(DType::F64, &points(def.name));
+            Case::new(def, &[]).check_gradient(&[x]);
+        }
+    }
+
+    #[test]
+    fn all_numeric_types_are_taken_and_bool_is_refused() {
+        for def in OPS {
+            let case = Case::new(def, &[]);
+            let wide = case.run1(&[vector(DType::F64, &[1.0; 3])]).unwrap().to_vec::<f64>().unwrap();
+            for dtype in [DType::F32, DType::F16, DType::BF16, DType::I8, DType::U8, DType::I32, DType::I64] {
+                let y = case.run1(&[vector(dtype, &[1.0; 3])]).unwrap();
+                assert_eq!(y.dtype(), dtype);
+                // Integers have no infinity, and u8 no negative numbers.
+                if dtype.is_float() || wide[0].is_finite() && wide[0] >= 0.0 {
+                    let want: Vec<f64> = wide.iter().map(|w| if dtype.is_float() { *w } else { w.trunc() }).collect();
+                    close(&y.to_vec_as::<f64>().unwrap(), &want, if dtype == DType::F32 { 1e-6 } else { 1e-2 });
+                }
+            }
+            let e = case.run1(&[array(&[true], &[1])]).unwrap_err().to_string();
+            assert!(e.contains("does not take bool"), "{e}");
+        }
+    }
+
+    #[test]
+    fn special_values_are_mxnets() {
+        let run = |def, x: &[f64]| Case::new(def, &[]).run1(&[vector(DType::F32, x)]).unwrap().to_vec_as().unwrap();
+        let nan = f64::NAN;
+        close(&run(&SIGN, &[nan, -0.0, -3.0]), &[0.0, 0.0, -1.0], 0.0);
+        close(&run(&RELU, &[nan, -1.0, 2.0]), &[nan, 0.0, 2.0], 0.0);
+        close(&run(&ROUND, &[0.5, -0.5, 2.5]), &[1.0, -1.0, 3.0], 0.0);
+        close(&run(&RINT, &[0.5, 1.5, -0.5, -1.5, 2.5]), &[0.0, 1.0, -1.0, -2.0, 2.0], 0.0);
+        close(&run(&ERFINV, &[1.0, -1.0, 2.0, 0.0, 0.5]), &[f64::INFINITY, -f64::INFINITY, nan, 0.0, 0.476_936_276_2], 1e-7);
+        close(&run(&LOGICAL_NOT, &[0.5, 0.0, nan]), &[0.0, 1.0, 0.0], 0.0);
+    }
+
+    #[test]
+    fn integers_wrap_around() {
+        let square = Case::new(&SQUARE, &[]).run1(&[array(&[100u8, 3], &[2])]).unwrap();
+        assert_eq!(square.to_vec::<u8>().unwrap(), [16, 9]);
+        let big = Case::new(&NEGATIVE, &[]).run1(&[array(&[(1i64 << 60) + 1, i64::MIN], &[2])]).unwrap();
+        assert_eq!(big.to_vec::<i64>().unwrap(), [-(1i64 << 60) - 1, i64::MIN]);
+    }
+}

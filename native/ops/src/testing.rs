@@ -1,0 +1,332 @@
+//! Runs operator definitions on arrays, for the unit tests of the families: inference, forward, gradient.
+//!
+//! Every run of an operator that declares in-place pairs is repeated in place, and every run of a pointwise one in two parts;
+//! both must give the same bits.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Deps, Forward, KernelFn, OpCtx, OpDef, RandomKey, RandomSource};
+use ferromx_core::params::{Attrs, Params};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{Call, Region, Req};
+
+use crate::registry;
+
+/// An array of the shape with these elements.
+pub fn array<T: Element>(items: &[T], dims: &[i64]) -> NDArray {
+    NDArray::from_slice(items, dims).unwrap()
+}
+
+/// A vector of an element type, converted from double precision.
+pub fn vector(dtype: DType, items: &[f64]) -> NDArray {
+    cast(&array(items, &[items.len() as i64]), dtype)
+}
+
+/// The same numbers in another element type.
+pub fn cast(x: &NDArray, dtype: DType) -> NDArray {
+    ferromx_core::dispatch!(dtype, T in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
+        array::<T>(&x.to_vec_as().unwrap(), x.shape().dims())
+    }, other => panic!("no elements of type {other}"))
+}
+
+struct Counter(AtomicU64);
+
+impl RandomSource for Counter {
+    fn next_key(&self) -> RandomKey {
+        RandomKey { seed: 1, stream: self.0.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+/// A call of an operator with its parameters as text.
+pub struct Case {
+    def: &'static OpDef,
+    attrs: Vec<(String, String)>,
+    params: Params,
+    train: bool,
+}
+
+impl Case {
+    /// A call; panics if the parameters do not parse.
+    pub fn new(def: &'static OpDef, attrs: &[(&str, &str)]) -> Case {
+        Case::parse(def, attrs).unwrap()
+    }
+
+    /// A call, or the error of its parameters.
+    pub fn parse(def: &'static OpDef, attrs: &[(&str, &str)]) -> Result<Case> {
+        let attrs: Vec<_> = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let params = def.parse(&attrs.iter().cloned().collect::<Attrs>())?;
+        Ok(Case { def, attrs, params, train: false })
+    }
+
+    /// The same call while training.
+    pub fn train(mut self) -> Case {
+        self.train = true;
+        self
+    }
+
+    /// Shapes of the outputs for shapes of the inputs, each maybe unknown.
+    pub fn shapes(&self, ins: &[Shape]) -> Result<Vec<Shape>> {
+        self.shapes_both(ins, &[]).map(|(_, outs)| outs)
+    }
+
+    /// Shapes of inputs and outputs as far as they follow from those that are given.
+    pub fn shapes_both(&self, ins: &[Shape], outs: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
+        let (mut ins, mut outs) = (ins.to_vec(), outs.to_vec());
+        outs.resize(self.def.num_outputs(&self.params), Shape::unknown());
+        (self.def.infer_shape)(&self.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        Ok((ins, outs))
+    }
+
+    /// Types of the outputs for types of the inputs.
+    pub fn dtypes(&self, ins: &[Option<DType>]) -> Result<Vec<Option<DType>>> {
+        let mut ins = ins.to_vec();
+        let mut outs = vec![None; self.def.num_outputs(&self.params)];
+        (self.def.infer_dtype)(&self.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })?;
+        Ok(outs)
+    }
+
+    /// All outputs, hidden ones included. Mutable inputs are changed.
+    pub fn run(&self, ins: &[NDArray]) -> Result<Vec<NDArray>> {
+        let shapes = self.shapes(&ins.iter().map(|a| a.shape().clone()).collect::<Vec<_>>())?;
+        let dtypes = self.dtypes(&ins.iter().map(|a| Some(a.dtype())).collect::<Vec<_>>())?;
+        let kernel = match self.def.forward {
+            Forward::View => return Ok(vec![ins[0].reshape(&shapes[0])?]),
+            Forward::Kernel(kernel) => kernel,
+        };
+        let outs: Vec<_> = shapes.iter().zip(&dtypes).map(|(s, d)| blank(s, d.unwrap())).collect();
+        let pure: Vec<_> = ins.iter().map(copy_of).collect();
+        let with_states: Vec<_> = outs.iter().chain(self.def.mutates.iter().map(|i| &ins[*i])).cloned().collect();
+        self.call(kernel, ins, &with_states, Req::Write)?;
+        if self.def.mutates.is_empty() && !self.def.random {
+            self.repeat_in_place(kernel, self.def.inplace, &pure, &outs)?;
+            if self.def.pointwise {
+                self.repeat_in_parts(kernel, &pure, &outs)?;
+            }
+        }
+        Ok(outs)
+    }
+
+    /// The first output.
+    pub fn run1(&self, ins: &[NDArray]) -> Result<NDArray> {
+        Ok(self.run(ins)?.swap_remove(0))
+    }
+
+    /// Gradients of the inputs that are not mutable, for given gradients of the visible outputs; zeros where there is none.
+    pub fn backward(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
+        let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;
+        match self.def.grad {
+            Grad::None => Err(Error::NotDifferentiable(self.def.name.into())),
+            Grad::Zero => Ok(self.differentiable(ins).map(|x| zeros_like(x)).collect()),
+            Grad::Kernel(b, _) => self.backward_kernel(&b, ins, ograds, &outs),
+            Grad::Compose(_) => self.backward_composed(ins, ograds),
+        }
+    }
+
+    /// Gradients through the composed form; the first of [`Case::backward`] where there is no other.
+    pub fn backward_composed(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
+        let (Grad::Compose(compose) | Grad::Kernel(_, Some(compose))) = self.def.grad else {
+            return self.backward(ins, ograds);
+        };
+        let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;
+        let mut graph = Eager { nodes: Vec::new(), train: self.train };
+        let add = |g: &mut Eager, arrays: &[NDArray]| arrays.iter().map(|a| g.leaf(a)).collect::<Vec<_>>();
+        let (inputs, outputs, ograds) = (add(&mut graph, ins), add(&mut graph, &outs), add(&mut graph, ograds));
+        let attrs: Vec<_> = self.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        let node =
+            GradNode { params: &self.params, attrs: &attrs, inputs: &inputs, outputs: &outputs, ograds: &ograds };
+        let grads = compose(&mut graph, &node)?;
+        Ok(grads.iter().zip(ins).map(|(g, x)| g.map_or_else(|| zeros_like(x), |e| graph.array(e))).collect())
+    }
+
+    /// Compares the gradients of all inputs of type f64 with finite differences of `sum(w * output)` for a fixed random `w`, and
+    /// the composed form with the kernel.
+    pub fn check_gradient(&self, ins: &[NDArray]) {
+        let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>()).unwrap();
+        let visible = self.def.num_visible(&self.params);
+        let weights: Vec<NDArray> = outs[..visible].iter().enumerate().map(|(k, o)| weights_like(o, k)).collect();
+        let grads = self.backward(ins, &weights).unwrap();
+        for (composed, grad) in self.backward_composed(ins, &weights).unwrap().iter().zip(&grads) {
+            close(&composed.to_vec_as::<f64>().unwrap(), &grad.to_vec_as::<f64>().unwrap(), 1e-9);
+        }
+        let value = |ins: &[NDArray]| -> f64 {
+            let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>()).unwrap();
+            outs.iter().zip(&weights).map(|(o, w)| dot(o, w)).sum()
+        };
+        for (k, x) in ins.iter().enumerate().filter(|(k, x)| x.dtype() == DType::F64 && *k < grads.len()) {
+            let base = x.to_vec::<f64>().unwrap();
+            let grad = grads[k].to_vec::<f64>().unwrap();
+            for i in 0..base.len() {
+                let h = 1e-5 * base[i].abs().max(1.0);
+                let at = |d: f64| {
+                    let mut moved = base.clone();
+                    moved[i] += d;
+                    let mut ins = ins.to_vec();
+                    ins[k] = array(&moved, x.shape().dims());
+                    value(&ins)
+                };
+                let want = (at(h) - at(-h)) / (2.0 * h);
+                let diff = (want - grad[i]).abs();
+                assert!(
+                    diff <= 1e-5 * want.abs().max(1.0),
+                    "{}: d/d(input {k})[{i}] at {}: gradient {}, finite difference {want}",
+                    self.def.name,
+                    base[i],
+                    grad[i]
+                );
+            }
+        }
+    }
+
+    fn differentiable<'a>(&self, ins: &'a [NDArray]) -> impl Iterator<Item = &'a NDArray> {
+        let mutates = self.def.mutates;
+        ins.iter().enumerate().filter(move |(i, _)| !mutates.contains(i)).map(|(_, x)| x)
+    }
+
+    fn backward_kernel(
+        &self,
+        b: &Backward,
+        ins: &[NDArray],
+        ograds: &[NDArray],
+        outs: &[NDArray],
+    ) -> Result<Vec<NDArray>> {
+        let pick = |deps: Deps, from: &[NDArray]| deps.indices(from.len()).map(|i| from[i].clone()).collect::<Vec<_>>();
+        let given = [pick(b.ograds, ograds), pick(b.inputs, ins), pick(b.outputs, outs)].concat();
+        let grads: Vec<_> = self.differentiable(ins).map(|x| blank(x.shape(), x.dtype())).collect();
+        self.call(b.kernel, &given, &grads, Req::Write)?;
+        self.repeat_in_place(b.kernel, b.inplace, &given, &grads)?;
+        if b.accumulates {
+            let sums: Vec<_> = grads.iter().map(copy_of).collect();
+            self.call(b.kernel, &given, &sums, Req::Add)?;
+            for (s, g) in sums.iter().zip(&grads) {
+                let twice: Vec<f64> = g.to_vec_as::<f64>().unwrap().iter().map(|g| 2.0 * g).collect();
+                close(&s.to_vec_as::<f64>().unwrap(), &twice, 1e-2);
+            }
+        }
+        Ok(grads)
+    }
+
+    fn call(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray], req: Req) -> Result<()> {
+        let random = Counter(AtomicU64::new(0));
+        let ctx = OpCtx {
+            op: self.def.name,
+            params: &self.params,
+            is_train: self.train,
+            random: &random,
+            cache: None,
+            context: Context::default(),
+        };
+        let mut region = Region::new(ins, outs);
+        let call = Call::new(&region, ins, outs.iter().map(|o| (o, req)))?;
+        let mut guard = region.lock();
+        call.with(&mut guard, |i, o| kernel(&ctx, i, o))
+    }
+
+    fn repeat_in_place(
+        &self,
+        kernel: KernelFn,
+        pairs: &[(usize, usize)],
+        ins: &[NDArray],
+        outs: &[NDArray],
+    ) -> Result<()> {
+        for &(i, o) in pairs.iter().filter(|(i, o)| *i < ins.len() && *o < outs.len()) {
+            if ins[i].dtype() != outs[o].dtype() || ins[i].len() != outs[o].len() {
+                continue;
+            }
+            let mut ins: Vec<_> = ins.iter().map(copy_of).collect();
+            let mut again: Vec<_> = outs.iter().map(zeros_like).collect();
+            again[o] = ins[i].reshape(outs[o].shape())?;
+            ins[i] = again[o].reshape(ins[i].shape())?;
+            self.call(kernel, &ins, &again, Req::Write)?;
+            self.same_bits(outs, &again, "in place");
+        }
+        Ok(())
+    }
+
+    fn repeat_in_parts(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray]) -> Result<()> {
+        let n = outs[0].len();
+        let again: Vec<_> = outs.iter().map(zeros_like).collect();
+        for (from, to) in [(0, n / 3), (n / 3, n)] {
+            let part = |a: &NDArray| a.reshape(&Shape::new(&[n as i64]))?.slice(from, to);
+            let ins = ins.iter().map(part).collect::<Result<Vec<_>>>()?;
+            let outs = again.iter().map(part).collect::<Result<Vec<_>>>()?;
+            self.call(kernel, &ins, &outs, Req::Write)?;
+        }
+        self.same_bits(outs, &again, "in parts");
+        Ok(())
+    }
+
+    fn same_bits(&self, want: &[NDArray], got: &[NDArray], how: &str) {
+        for (w, g) in want.iter().zip(got) {
+            let bits = |a: &NDArray| ferromx_core::storage::read_bytes(a, <[u8]>::to_vec);
+            assert_eq!(bits(w), bits(g), "{} {how}", self.def.name);
+        }
+    }
+}
+
+/// The graph of a composed gradient, computed as it is built.
+struct Eager {
+    nodes: Vec<Vec<NDArray>>,
+    train: bool,
+}
+
+impl Eager {
+    fn leaf(&mut self, array: &NDArray) -> Entry {
+        self.nodes.push(vec![array.clone()]);
+        Entry { node: self.nodes.len() as u32 - 1, index: 0 }
+    }
+
+    fn array(&self, e: Entry) -> NDArray {
+        self.nodes[e.node as usize][e.index as usize].clone()
+    }
+}
+
+impl GradGraph for Eager {
+    fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>> {
+        let (_, def) = registry::find(op)?;
+        let mut case = Case::parse(def, attrs)?;
+        case.train = self.train;
+        let outs = case.run(&inputs.iter().map(|e| self.array(*e)).collect::<Vec<_>>())?;
+        let node = self.nodes.len() as u32;
+        let entries = (0..outs.len() as u32).map(|index| Entry { node, index }).collect();
+        self.nodes.push(outs);
+        Ok(entries)
+    }
+}
+
+/// Asserts that numbers agree to a relative (below one: absolute) tolerance; a NaN agrees with a NaN.
+#[track_caller]
+pub fn close(got: &[f64], want: &[f64], tolerance: f64) {
+    assert_eq!(got.len(), want.len());
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        let same = g == w || g.is_nan() && w.is_nan() || (g - w).abs() <= tolerance * w.abs().max(1.0);
+        assert!(same, "element {i}: {g}, expected {w} (all: {got:?}, expected {want:?})");
+    }
+}
+
+fn blank(shape: &Shape, dtype: DType) -> NDArray {
+    NDArray::zeros(shape, dtype, Context::default()).unwrap()
+}
+
+fn zeros_like(a: &NDArray) -> NDArray {
+    blank(a.shape(), a.dtype())
+}
+
+fn copy_of(a: &NDArray) -> NDArray {
+    a.to_context(a.context()).unwrap()
+}
+
+fn weights_like(a: &NDArray, seed: usize) -> NDArray {
+    let w: Vec<f64> = (0..a.len()).map(|i| ((i * 7 + seed * 3) % 11) as f64 / 8.0 - 0.5).collect();
+    cast(&array(&w, a.shape().dims()), a.dtype())
+}
+
+fn dot(a: &NDArray, b: &NDArray) -> f64 {
+    let (a, b) = (a.to_vec_as::<f64>().unwrap(), b.to_vec_as::<f64>().unwrap());
+    a.iter().zip(&b).map(|(a, b)| a * b).sum()
+}
