@@ -366,7 +366,13 @@ impl OpDef {
     /// # Errors
     /// Those of the parameter struct, with the operator's name.
     pub fn parse(&self, attrs: &Attrs) -> Result<Params> {
-        (self.parse)(attrs).map_err(|e| e.in_operator(self.name, self.name))
+        let parse = |attrs: &Attrs| (self.parse)(attrs).map_err(|e| e.in_operator(self.name, self.name));
+        // Every variadic operator may be told its number of inputs, also one that does not list it among its parameters.
+        let count = self.key_var_num_args();
+        if count.is_empty() || !attrs.contains_key(count) || self.fields().iter().any(|f| f.name == count) {
+            return parse(attrs);
+        }
+        parse(&attrs.iter().filter(|(k, _)| *k != count).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
     /// The parameters as the metadata shows them.

@@ -28,6 +28,8 @@ pub trait ParamValue: Sized {
     }
     /// What stands between the type and `optional`; enumerations have no blank there.
     const SEPARATOR: &'static str = ", ";
+    /// Whether the metadata shows nothing but the type.
+    const TYPE_ONLY: bool = false;
 }
 
 /// Python and C++ spellings of nothing.
@@ -246,6 +248,23 @@ impl<T: ParamValue> ParamValue for Option<T> {
     const SEPARATOR: &'static str = T::SEPARATOR;
 }
 
+/// A parameter for which the metadata shows the type alone, not whether it is required nor its default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Plain<T>(pub T);
+
+impl<T: ParamValue> ParamValue for Plain<T> {
+    fn type_name() -> Cow<'static, str> {
+        T::type_name()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        T::parse(text).map(Plain)
+    }
+    fn print(&self) -> String {
+        self.0.print()
+    }
+    const TYPE_ONLY: bool = true;
+}
+
 /// Declares an enumeration that a parameter can take, with its text values in MXNet's order.
 #[macro_export]
 macro_rules! param_enum {
@@ -364,6 +383,7 @@ pub trait OpParams: Any + Send + Sync + Sized {
 /// Builds the metadata type string of a field.
 pub fn type_string<T: ParamValue>(default: Option<&T>) -> String {
     match default {
+        _ if T::TYPE_ONLY => T::type_name().into(),
         None => format!("{}, required", T::type_name()),
         Some(d) => format!("{}{}optional, default={}", T::type_name(), T::SEPARATOR, d.print_default()),
     }

@@ -32,7 +32,8 @@ fn expected() -> HashMap<String, Expected> {
 fn differences(def: &OpDef, all: &HashMap<String, Expected>) -> Vec<String> {
     let Some(want) = all.get(def.name) else { return vec![format!("{}: MXNet has no such operator", def.name)] };
     let mut out = Vec::new();
-    let got: Vec<_> = def.arguments().into_iter().map(|(name, type_string, _)| (name.to_string(), type_string)).collect();
+    let got: Vec<_> =
+        def.arguments().into_iter().map(|(name, type_string, _)| (name.to_string(), type_string)).collect();
     if got != want.args {
         out.push(format!("{}: arguments {got:?}\n    MXNet: {:?}", def.name, want.args));
     }
@@ -48,9 +49,8 @@ fn differences(def: &OpDef, all: &HashMap<String, Expected>) -> Vec<String> {
             other => out.push(format!("{alias}: alias of {} here, of {other:?} in MXNet", def.name)),
         }
     }
-    let missing = all.iter().filter(|(name, e)| {
-        e.alias_of.as_deref() == Some(def.name) && !def.aliases.contains(&name.as_str())
-    });
+    let missing =
+        all.iter().filter(|(name, e)| e.alias_of.as_deref() == Some(def.name) && !def.aliases.contains(&name.as_str()));
     out.extend(missing.map(|(name, _)| format!("{}: alias {name} is missing", def.name)));
     out
 }

@@ -90,16 +90,16 @@ pub(crate) use formula;
 
 /// Runs `$body` with `$T` bound to the element type and `$f` to the formula's form for it.
 macro_rules! lanes {
-    ($ctx:expr, $dtype:expr, $F:ident, |$T:ident, $f:ident| $body:expr) => {{
+    ($ctx:expr, $dtype:expr, $F:ty, |$T:ident, $f:ident| $body:expr) => {{
         use ferromx_core::dtype::{DType, bf16, f16};
         macro_rules! arm {
             ($t:ty, $lane:ident) => {{
                 type $T = $t;
-                let $f = $F::$lane;
+                let $f = <$F>::$lane;
                 $body
             }};
             ($t:ty, int $lane:ident) => {
-                if $F::INT { arm!($t, $lane) } else { arm!($t, f32) }
+                if <$F>::INT { arm!($t, $lane) } else { arm!($t, f32) }
             };
         }
         match $dtype {
@@ -135,29 +135,56 @@ pub fn src<'a, T: Element>(input: &In<'a>) -> Result<Src<'a, T>> {
 }
 
 /// `out = F(in)`.
-pub fn unary<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
     lanes!(ctx, out.dtype(), F, |T, f| map(src::<T>(&ins[0])?, out.slice_mut::<T>()?, f));
     Ok(())
 }
 
 /// `out = F(in0, in1)`.
-pub fn binary<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub fn binary_kernel<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
     lanes!(ctx, out.dtype(), F, |T, f| zip(src::<T>(&ins[0])?, src::<T>(&ins[1])?, out.slice_mut::<T>()?, f));
     Ok(())
 }
 
 /// `out = F(in0, in1, in2)`.
-pub fn ternary<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (a, b, c, out) = (&ins[0], &ins[1], &ins[2], &mut outs[0]);
+fn ternary_into<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let (a, b, c) = (&ins[0], &ins[1], &ins[2]);
     lanes!(ctx, out.dtype(), F, |T, f| zip3(src::<T>(a)?, src::<T>(b)?, src::<T>(c)?, out.slice_mut::<T>()?, f));
+    Ok(())
+}
+
+/// `out = F(x, scalar)`.
+pub fn with_scalar<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, scalar: f64, out: &mut Out<'_>) -> Result<()> {
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        zip(src::<T>(x)?, Src::Scalar(T::from_f64(scalar)), out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+/// `out = F(a, b, scalar)`.
+pub fn with_scalar2<F: Ternary>(ctx: &OpCtx<'_>, a: &In<'_>, b: &In<'_>, scalar: f64, out: &mut Out<'_>) -> Result<()> {
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        zip3(src::<T>(a)?, src::<T>(b)?, Src::Scalar(T::from_f64(scalar)), out.slice_mut::<T>()?, f);
+    });
     Ok(())
 }
 
 /// Gradient of an operator of one input: `out = in0 * F(in1)`, where in0 is the output's gradient.
 pub fn unary_backward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    binary::<Chain<F>>(ctx, ins, outs)
+    binary_kernel::<Chain<F>>(ctx, ins, outs)
+}
+
+/// Gradient of an operator of two inputs: `out0 = in0 * A(in1, in2)`, `out1 = in0 * B(in1, in2)`.
+pub fn binary_backward<A: Binary, B: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if outs[0].wanted() {
+        ternary_into::<Chain2<A>>(ctx, ins, &mut outs[0])?;
+    }
+    if outs[1].wanted() {
+        ternary_into::<Chain2<B>>(ctx, ins, &mut outs[1])?;
+    }
+    Ok(())
 }
 
 /// `g * F(x)`.
@@ -224,11 +251,6 @@ impl Graph<'_> {
         self.op2("elemwise_div", a, b)
     }
 
-    /// The sum.
-    pub fn add(&mut self, a: Entry, b: Entry) -> Result<Entry> {
-        self.op2("elemwise_add", a, b)
-    }
-
     /// The difference.
     pub fn sub(&mut self, a: Entry, b: Entry) -> Result<Entry> {
         self.op2("elemwise_sub", a, b)
@@ -262,14 +284,14 @@ impl Graph<'_> {
 /// a gradient of zero.
 macro_rules! unary {
     ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
-     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $($grad:tt)+) => {
+     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? df $($grad:tt)+) => {
         pub static $name: OpDef = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
             OpDef::new($op)
                 $(.aliases(&[$($alias),+]))?
                 .doc($doc)
-                .forward(family::unary::<F>)
-                .grad(unary!(@grad $($grad)+))
+                .forward(family::unary_kernel::<F>)
+                .grad(unary!(@grad df $($grad)+))
                 .inplace(&[(0, 0)])
                 .pointwise()
         };
@@ -301,3 +323,92 @@ macro_rules! unary {
     };
 }
 pub(crate) use unary;
+
+/// Defines an operator of two inputs `lhs` and `rhs` of one shape, for all numeric types, from a [`Binary`] formula.
+///
+/// ```text
+/// binary!(MUL: "elemwise_mul", "The product.", Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
+/// binary!(DIV: "elemwise_div", "The quotient.", Div, df = (DivA, DivB), graph = ...);
+/// binary!(EQUAL: "_equal", "Whether they are equal.", Equal, df = 0);
+/// ```
+/// `graph` gives the gradients of both inputs as operators. Where they would be several passes over memory, `df` gives the
+/// partial derivatives as formulas, which run in one; `graph` then serves higher derivatives.
+macro_rules! binary {
+    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
+        pub static $name: OpDef = OpDef::new($op)
+            $(.aliases(&[$($alias),+]))?
+            .doc($doc)
+            .inputs(LHS_RHS)
+            .forward(family::binary_kernel::<$F>)
+            .grad(binary!(@grad $($grad)+))
+            .inplace(&[(0, 0), (1, 0)])
+            .pointwise();
+    };
+    (@grad df = 0) => { Grad::Zero };
+    (@grad graph = |$g:ident, $n:ident| $graph:expr) => { Grad::Compose(binary!(@compose $g $n $graph)) };
+    (@grad df = ($A:ident, $B:ident), graph = |$g:ident, $n:ident| $graph:expr) => {
+        Grad::Kernel(
+            Backward::new(family::binary_backward::<$A, $B>).inputs(Deps::All),
+            Some(binary!(@compose $g $n $graph)),
+        )
+    };
+    (@compose $g:ident $n:ident $graph:expr) => {{
+        const COMPOSE: Compose = |graph, $n| {
+            let $g = &mut Graph(graph);
+            let (lhs, rhs) = $graph;
+            Ok(vec![Some(lhs), Some(rhs)])
+        };
+        COMPOSE
+    }};
+}
+pub(crate) use binary;
+
+/// Defines an operator of an array and the parameter `scalar`, for all numeric types, from a [`Binary`] formula that is applied
+/// to `(x, s)` or to `(s, x)`.
+///
+/// ```text
+/// scalar!(MUL: "_mul_scalar", "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
+/// scalar!(RDIV: "_rdiv_scalar", "scalar / data.", Div(s, x), df = DivB, graph = ...);
+/// scalar!(EQUAL: "_equal_scalar", "Whether it is equal.", Equal(x, s), Grad::Zero);
+/// ```
+/// `graph` gives the gradient as operators; where there is a `df`, a formula applied to the same operands, it serves higher
+/// derivatives.
+macro_rules! scalar {
+    ($name:ident: $op:literal [$($alias:literal),+], $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .aliases(&[$($alias),+])
+            .doc($doc)
+            .inputs(DATA)
+            .params::<ScalarParam>()
+            .dtype(scalar_dtype)
+            .forward(scalar!(@forward $a $F))
+            .grad(scalar!(@grad $a $($grad)+))
+            .inplace(&[(0, 0)])
+            .pointwise();
+    };
+    (@forward x $F:ident) => { forward::<$F> };
+    (@forward s $F:ident) => { reverse::<$F> };
+    (@backward x $F:ident) => { Backward::new(forward_backward::<$F>) };
+    (@backward s $F:ident) => { Backward::new(reverse_backward::<$F>) };
+    (@grad $a:ident Grad::Zero) => { Grad::Zero };
+    (@grad $a:ident PASS_BACK) => { Grad::Compose(PASS_BACK) };
+    (@grad $a:ident graph = |$g:ident, $n:ident, $s:ident| $graph:expr) => {
+        Grad::Compose(scalar!(@compose $g $n $s $graph))
+    };
+    (@grad $a:ident df = $D:ident, graph = |$g:ident, $n:ident, $s:ident| $graph:expr) => {
+        Grad::Kernel(
+            scalar!(@backward $a $D).inputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise(),
+            Some(scalar!(@compose $g $n $s $graph)),
+        )
+    };
+    (@compose $g:ident $n:ident $s:ident $graph:expr) => {{
+        const COMPOSE: Compose = |graph, $n| {
+            let $g = &mut Graph(graph);
+            let $s = $n.params.get::<ScalarParam>().scalar;
+            let gradient = { $graph }?;
+            Ok(vec![Some(gradient)])
+        };
+        COMPOSE
+    }};
+}
+pub(crate) use scalar;

@@ -1,9 +1,18 @@
 //! Formulas of two operands, and their partial derivatives, which the elementwise, the broadcasting and the scalar forms of an
 //! operator share.
 
-use ferromx_kernels::math;
+use ferromx_kernels::math::{self, Real};
 
 use super::family::formula;
+
+/// `sqrt(a^2 + b^2)` without overflow.
+#[inline(always)]
+fn hypot<T: Real>(a: T, b: T) -> T {
+    let (x, y) = (a.abs(), b.abs());
+    let (long, short) = if x > y { (x, y) } else { (y, x) };
+    let ratio = if long > T::ZERO && long.is_finite() { short / long } else { T::ZERO };
+    long * (T::ONE + ratio * ratio).sqrt()
+}
 
 formula!(Binary
     /// Sum.
@@ -25,21 +34,21 @@ formula!(Binary
     DivB = |a, b| -a / (b * b));
 
 formula!(Binary
-    /// Remainder with the sign of the divisor; 0 where the divisor is 0.
-    Mod = |a, b| {
-        let r = a % b;
-        if b == 0.0 {
-            0.0
-        } else if r != 0.0 && (r < 0.0) != (b < 0.0) {
-            r + b
-        } else {
-            r
-        }
-    },
-    int |a, b| {
-        let r = if b == 0 { 0 } else { a.wrapping_rem(b) };
-        if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
-    });
+/// Remainder with the sign of the divisor; 0 where the divisor is 0.
+Mod = |a, b| {
+    let r = a % b;
+    if b == 0.0 {
+        0.0
+    } else if r != 0.0 && (r < 0.0) != (b < 0.0) {
+        r + b
+    } else {
+        r
+    }
+},
+int |a, b| {
+    let r = if b == 0 { 0 } else { a.wrapping_rem(b) };
+    if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
+});
 formula!(Binary
     /// `d(a mod b)/da`.
     ModA = |_a, _b| 1.0);
@@ -58,13 +67,8 @@ formula!(Binary
     PowerB = |a, b| math::pow(a, b) * math::log(a));
 
 formula!(Binary
-    /// `sqrt(a^2 + b^2)` without overflow.
-    Hypot = |a, b| {
-        let (x, y) = (a.abs(), b.abs());
-        let (long, short) = if x > y { (x, y) } else { (y, x) };
-        let ratio = if long > 0.0 && long.is_finite() { short / long } else { 0.0 };
-        long * (1.0 + ratio * ratio).sqrt()
-    });
+    /// `sqrt(a^2 + b^2)`.
+    Hypot = |a, b| hypot(a, b));
 formula!(Binary
     /// `d hypot(a, b)/da`.
     HypotA = |a, b| a / hypot(a, b));

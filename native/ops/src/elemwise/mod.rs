@@ -1,7 +1,22 @@
 //! Operators that work element by element on arrays of one shape.
 
+mod binary;
 pub(crate) mod family;
+pub(crate) mod formulas;
+mod identity;
+mod parametric;
+mod scalar;
 mod unary;
 
-/// The tables of the files of this family.
-pub static UNARY: &[&ferromx_core::op::OpDef] = unary::OPS;
+use ferromx_core::op::OpDef;
+
+/// Functions of one array.
+pub static UNARY: &[&OpDef] = unary::OPS;
+/// Arithmetic, comparison and logic of two arrays.
+pub static BINARY: &[&OpDef] = binary::OPS;
+/// Arithmetic, comparison and logic of an array and a number.
+pub static SCALAR: &[&OpDef] = scalar::OPS;
+/// Functions of one array with parameters.
+pub static PARAMETRIC: &[&OpDef] = parametric::OPS;
+/// Copies, casts, constants, choices.
+pub static IDENTITY: &[&OpDef] = identity::OPS;

@@ -10,9 +10,49 @@ use super::family::{self, formula, unary};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
-    &ABS, &SIGN, &ROUND, &RINT, &CEIL, &FLOOR, &TRUNC, &FIX, &SQUARE, &SQRT, &RSQRT, &CBRT, &RCBRT, &RECIPROCAL, &NEGATIVE,
-    &EXP, &EXPM1, &LOG, &LOG2, &LOG10, &LOG1P, &SIN, &COS, &TAN, &ARCSIN, &ARCCOS, &ARCTAN, &SINH, &COSH, &TANH, &ARCSINH,
-    &ARCCOSH, &ARCTANH, &DEGREES, &RADIANS, &GAMMA, &GAMMALN, &ERF, &ERFINV, &RELU, &SIGMOID, &SOFTSIGN, &LOGICAL_NOT,
+    &ABS,
+    &SIGN,
+    &ROUND,
+    &RINT,
+    &CEIL,
+    &FLOOR,
+    &TRUNC,
+    &FIX,
+    &SQUARE,
+    &SQRT,
+    &RSQRT,
+    &CBRT,
+    &RCBRT,
+    &RECIPROCAL,
+    &NEGATIVE,
+    &EXP,
+    &EXPM1,
+    &LOG,
+    &LOG2,
+    &LOG10,
+    &LOG1P,
+    &SIN,
+    &COS,
+    &TAN,
+    &ARCSIN,
+    &ARCCOS,
+    &ARCTAN,
+    &SINH,
+    &COSH,
+    &TANH,
+    &ARCSINH,
+    &ARCCOSH,
+    &ARCTANH,
+    &DEGREES,
+    &RADIANS,
+    &GAMMA,
+    &GAMMALN,
+    &ERF,
+    &ERFINV,
+    &RELU,
+    &SIGMOID,
+    &SOFTSIGN,
+    &LOGICAL_NOT,
 ];
 
 /// 1, 0 or -1; a NaN counts as 0.
@@ -53,32 +93,32 @@ unary!(SQUARE: "square" ["_sparse_square"], "The square: x^2. Integers wrap arou
 unary!(SQRT: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
     f = |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.with("_rdiv_scalar", y, 0.5));
 unary!(RSQRT: "rsqrt" ["_sparse_rsqrt"], "The reciprocal of the square root: 1 / sqrt(x).",
-    f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x| {
-        let y = g.op("rsqrt", x)?;
-        let y = g.div(y, x)?;
-        g.scale(y, -0.5)
-    });
+f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x| {
+    let y = g.op("rsqrt", x)?;
+    let y = g.div(y, x)?;
+    g.scale(y, -0.5)
+});
 unary!(CBRT: "cbrt" ["_sparse_cbrt"], "The cube root, also of negative elements.",
-    f = |x| math::cbrt(x), df(Output) = |y| 1.0 / (3.0 * y * y), graph = |g, y| {
-        let y2 = g.op("square", y)?;
-        g.with("_rdiv_scalar", y2, 1.0 / 3.0)
-    });
+f = |x| math::cbrt(x), df(Output) = |y| 1.0 / (3.0 * y * y), graph = |g, y| {
+    let y2 = g.op("square", y)?;
+    g.with("_rdiv_scalar", y2, 1.0 / 3.0)
+});
 unary!(RCBRT: "rcbrt", "The reciprocal of the cube root: 1 / cbrt(x).",
-    f = |x| math::rcbrt(x), df(Input) = |x| math::rcbrt(x) / (-3.0 * x), graph = |g, x| {
-        let y = g.op("rcbrt", x)?;
-        let y = g.div(y, x)?;
-        g.scale(y, -1.0 / 3.0)
-    });
+f = |x| math::rcbrt(x), df(Input) = |x| math::rcbrt(x) / (-3.0 * x), graph = |g, x| {
+    let y = g.op("rcbrt", x)?;
+    let y = g.div(y, x)?;
+    g.scale(y, -1.0 / 3.0)
+});
 unary!(RECIPROCAL: "reciprocal", "The reciprocal: 1 / x.",
-    f = |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
-        let y2 = g.op("square", y)?;
-        g.op("negative", y2)
-    });
+f = |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
+    let y2 = g.op("square", y)?;
+    g.op("negative", y2)
+});
 unary!(NEGATIVE: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
-    f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
-        let ones = g.op("ones_like", x)?;
-        g.op("negative", ones)
-    });
+f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
+    let ones = g.op("ones_like", x)?;
+    g.op("negative", ones)
+});
 
 unary!(EXP: "exp" ["_sparse_exp"], "The exponential: e^x.",
     f = |x| math::exp(x), df(Output) = |y| y, graph = |g, y| g.same(y));
@@ -93,97 +133,97 @@ unary!(LOG10: "log10" ["_sparse_log10"], "The logarithm to base 10.",
     f = |x| math::log10(x), df(Input) = |x| 0.434_294_481_903_251_83 / x,
     graph = |g, x| g.with("_rdiv_scalar", x, std::f64::consts::LOG10_E));
 unary!(LOG1P: "log1p" ["_sparse_log1p"], "log(1 + x), accurate near 0.",
-    f = |x| math::log1p(x), df(Input) = |x| 1.0 / (1.0 + x), graph = |g, x| {
-        let x = g.affine(x, 1.0, 1.0)?;
-        g.op("reciprocal", x)
-    });
+f = |x| math::log1p(x), df(Input) = |x| 1.0 / (1.0 + x), graph = |g, x| {
+    let x = g.affine(x, 1.0, 1.0)?;
+    g.op("reciprocal", x)
+});
 
 unary!(SIN: "sin" ["_sparse_sin"], "The sine of angles in radians.",
     f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
 unary!(COS: "cos" ["_sparse_cos"], "The cosine of angles in radians.",
-    f = |x| math::cos(x), df(Input) = |x| -math::sin(x), graph = |g, x| {
-        let s = g.op("sin", x)?;
-        g.op("negative", s)
-    });
+f = |x| math::cos(x), df(Input) = |x| -math::sin(x), graph = |g, x| {
+    let s = g.op("sin", x)?;
+    g.op("negative", s)
+});
 unary!(TAN: "tan" ["_sparse_tan"], "The tangent of angles in radians.",
-    f = |x| math::tan(x), df(Output) = |y| y * y + 1.0, graph = |g, y| {
-        let y2 = g.op("square", y)?;
-        g.affine(y2, 1.0, 1.0)
-    });
+f = |x| math::tan(x), df(Output) = |y| y * y + 1.0, graph = |g, y| {
+    let y2 = g.op("square", y)?;
+    g.affine(y2, 1.0, 1.0)
+});
 unary!(ARCSIN: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside of [-1, 1].",
-    f = |x| math::asin(x), df(Input) = |x| 1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let d = g.with("_rminus_scalar", x2, 1.0)?;
-        g.op("rsqrt", d)
-    });
+f = |x| math::asin(x), df(Input) = |x| 1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let d = g.with("_rminus_scalar", x2, 1.0)?;
+    g.op("rsqrt", d)
+});
 unary!(ARCCOS: "arccos" ["_sparse_arccos"], "The inverse cosine in radians, from 0 to pi; NaN outside of [-1, 1].",
-    f = |x| math::acos(x), df(Input) = |x| -1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let d = g.with("_rminus_scalar", x2, 1.0)?;
-        let d = g.op("rsqrt", d)?;
-        g.op("negative", d)
-    });
+f = |x| math::acos(x), df(Input) = |x| -1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let d = g.with("_rminus_scalar", x2, 1.0)?;
+    let d = g.op("rsqrt", d)?;
+    g.op("negative", d)
+});
 unary!(ARCTAN: "arctan" ["_sparse_arctan"], "The inverse tangent in radians, from -pi/2 to pi/2.",
-    f = |x| math::atan(x), df(Input) = |x| 1.0 / (1.0 + x * x), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let d = g.affine(x2, 1.0, 1.0)?;
-        g.op("reciprocal", d)
-    });
+f = |x| math::atan(x), df(Input) = |x| 1.0 / (1.0 + x * x), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let d = g.affine(x2, 1.0, 1.0)?;
+    g.op("reciprocal", d)
+});
 unary!(SINH: "sinh" ["_sparse_sinh"], "The hyperbolic sine: (e^x - e^-x) / 2.",
     f = |x| math::sinh(x), df(Input) = |x| math::cosh(x), graph = |g, x| g.op("cosh", x));
 unary!(COSH: "cosh" ["_sparse_cosh"], "The hyperbolic cosine: (e^x + e^-x) / 2.",
     f = |x| math::cosh(x), df(Input) = |x| math::sinh(x), graph = |g, x| g.op("sinh", x));
 unary!(TANH: "tanh" ["_sparse_tanh"], "The hyperbolic tangent: sinh(x) / cosh(x).",
-    f = |x| math::tanh(x), df(Output) = |y| 1.0 - y * y, graph = |g, y| {
-        let y2 = g.op("square", y)?;
-        g.with("_rminus_scalar", y2, 1.0)
-    });
+f = |x| math::tanh(x), df(Output) = |y| 1.0 - y * y, graph = |g, y| {
+    let y2 = g.op("square", y)?;
+    g.with("_rminus_scalar", y2, 1.0)
+});
 unary!(ARCSINH: "arcsinh" ["_sparse_arcsinh"], "The inverse hyperbolic sine.",
-    f = |x| math::asinh(x), df(Input) = |x| 1.0 / (x * x + 1.0).sqrt(), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let d = g.affine(x2, 1.0, 1.0)?;
-        g.op("rsqrt", d)
-    });
+f = |x| math::asinh(x), df(Input) = |x| 1.0 / (x * x + 1.0).sqrt(), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let d = g.affine(x2, 1.0, 1.0)?;
+    g.op("rsqrt", d)
+});
 unary!(ARCCOSH: "arccosh" ["_sparse_arccosh"], "The inverse hyperbolic cosine; NaN below 1.",
-    f = |x| math::acosh(x), df(Input) = |x| 1.0 / (x * x - 1.0).sqrt(), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let d = g.affine(x2, 1.0, -1.0)?;
-        g.op("rsqrt", d)
-    });
+f = |x| math::acosh(x), df(Input) = |x| 1.0 / (x * x - 1.0).sqrt(), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let d = g.affine(x2, 1.0, -1.0)?;
+    g.op("rsqrt", d)
+});
 unary!(ARCTANH: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside of [-1, 1].",
-    f = |x| math::atanh(x), df(Input) = |x| 1.0 / (1.0 - x * x), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let d = g.with("_rminus_scalar", x2, 1.0)?;
-        g.op("reciprocal", d)
-    });
+f = |x| math::atanh(x), df(Input) = |x| 1.0 / (1.0 - x * x), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let d = g.with("_rminus_scalar", x2, 1.0)?;
+    g.op("reciprocal", d)
+});
 unary!(DEGREES: "degrees" ["_sparse_degrees"], "Angles in degrees from angles in radians: x * 180 / pi.",
-    f = |x| x * 57.295_779_513_082_32, df(Input) = |_x| 57.295_779_513_082_32, graph = |g, x| {
-        let ones = g.op("ones_like", x)?;
-        g.op("degrees", ones)
-    });
+f = |x| x * 57.295_779_513_082_32, df(Input) = |_x| 57.295_779_513_082_32, graph = |g, x| {
+    let ones = g.op("ones_like", x)?;
+    g.op("degrees", ones)
+});
 unary!(RADIANS: "radians" ["_sparse_radians"], "Angles in radians from angles in degrees: x * pi / 180.",
-    f = |x| x * 0.017_453_292_519_943_295, df(Input) = |_x| 0.017_453_292_519_943_295, graph = |g, x| {
-        let ones = g.op("ones_like", x)?;
-        g.op("radians", ones)
-    });
+f = |x| x * 0.017_453_292_519_943_295, df(Input) = |_x| 0.017_453_292_519_943_295, graph = |g, x| {
+    let ones = g.op("ones_like", x)?;
+    g.op("radians", ones)
+});
 unary!(GAMMA: "gamma" ["_npx_gamma", "_sparse_gamma"], "The gamma function: gamma(n) = (n - 1)! for positive integers n.",
     f = |x| math::gamma(x), df(Input) = |x| math::gamma(x) * math::digamma(x), graph = none);
 unary!(GAMMALN: "gammaln" ["_npx_gammaln", "_sparse_gammaln"], "The logarithm of the absolute value of the gamma function.",
     f = |x| math::lgamma(x), df(Input) = |x| math::digamma(x), graph = none);
 unary!(ERF: "erf" ["_npx_erf"], "The error function: 2 / sqrt(pi) times the integral of e^(-t^2) over t from 0 to x.",
-    f = |x| math::erf(x), df(Input) = |x| 1.128_379_167_095_512_6 * math::exp(-x * x), graph = |g, x| {
-        let x2 = g.op("square", x)?;
-        let x2 = g.op("negative", x2)?;
-        let e = g.op("exp", x2)?;
-        g.scale(e, std::f64::consts::FRAC_2_SQRT_PI)
-    });
+f = |x| math::erf(x), df(Input) = |x| 1.128_379_167_095_512_6 * math::exp(-x * x), graph = |g, x| {
+    let x2 = g.op("square", x)?;
+    let x2 = g.op("negative", x2)?;
+    let e = g.op("exp", x2)?;
+    g.scale(e, std::f64::consts::FRAC_2_SQRT_PI)
+});
 unary!(ERFINV: "erfinv" ["_npx_erfinv"], "The inverse of the error function; infinite at -1 and 1, NaN outside of them.",
-    f = |x| Element::from_f64(erfinv(x.to_f64())),
-    df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
-        let y2 = g.op("square", y)?;
-        let e = g.op("exp", y2)?;
-        g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
-    });
+f = |x| Element::from_f64(erfinv(x.to_f64())),
+df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
+    let y2 = g.op("square", y)?;
+    let e = g.op("exp", y2)?;
+    g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
+});
 
 /// Winitzki's closed form (2008), off by 0.002 at most, and two steps of Halley's method.
 fn erfinv(x: f64) -> f64 {
@@ -206,16 +246,16 @@ unary!(RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
     f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
     df(Output) = |y| if y > 0.0 { 1.0 } else { 0.0 }, graph = |g, y| g.with("_greater_scalar", y, 0.0));
 unary!(SIGMOID: "sigmoid" ["_sparse_sigmoid"], "The logistic function: 1 / (1 + e^-x).",
-    f = |x| math::sigmoid(x), df(Output) = |y| y * (1.0 - y), graph = |g, y| {
-        let y2 = g.op("square", y)?;
-        g.sub(y, y2)
-    });
+f = |x| math::sigmoid(x), df(Output) = |y| y * (1.0 - y), graph = |g, y| {
+    let y2 = g.op("square", y)?;
+    g.sub(y, y2)
+});
 unary!(SOFTSIGN: "softsign", "x / (1 + |x|).",
-    f = |x| x / (1.0 + x.abs()), df(Input) = |x| 1.0 / ((1.0 + x.abs()) * (1.0 + x.abs())), graph = |g, x| {
-        let a = g.op("abs", x)?;
-        let a = g.affine(a, 1.0, 1.0)?;
-        g.power(a, -2.0)
-    });
+f = |x| x / (1.0 + x.abs()), df(Input) = |x| 1.0 / ((1.0 + x.abs()) * (1.0 + x.abs())), graph = |g, x| {
+    let a = g.op("abs", x)?;
+    let a = g.affine(a, 1.0, 1.0)?;
+    g.power(a, -2.0)
+});
 unary!(LOGICAL_NOT: "logical_not", "1 where the element is 0, and 0 elsewhere.",
     f = |x| if x == 0.0 { 1.0 } else { 0.0 }, int = |x| if x == 0 { 1 } else { 0 }, df = 0);
 
@@ -272,7 +312,11 @@ mod tests {
         close(&run(&RELU, &[nan, -1.0, 2.0]), &[nan, 0.0, 2.0], 0.0);
         close(&run(&ROUND, &[0.5, -0.5, 2.5]), &[1.0, -1.0, 3.0], 0.0);
         close(&run(&RINT, &[0.5, 1.5, -0.5, -1.5, 2.5]), &[0.0, 1.0, -1.0, -2.0, 2.0], 0.0);
-        close(&run(&ERFINV, &[1.0, -1.0, 2.0, 0.0, 0.5]), &[f64::INFINITY, -f64::INFINITY, nan, 0.0, 0.476_936_276_2], 1e-7);
+        close(
+            &run(&ERFINV, &[1.0, -1.0, 2.0, 0.0, 0.5]),
+            &[f64::INFINITY, -f64::INFINITY, nan, 0.0, 0.476_936_276_2],
+            1e-7,
+        );
         close(&run(&LOGICAL_NOT, &[0.5, 0.0, nan]), &[0.0, 1.0, 0.0], 0.0);
     }
 

@@ -164,7 +164,7 @@ fn resolve(dims: &[i64], spec: &[i64]) -> Result<Dims> {
 }
 
 pub static FLATTEN: OpDef = OpDef::new("Flatten")
-    .aliases(&["flatten"])
+    .aliases(&["_npx_batch_flatten", "flatten"])
     .doc("Turns an input of shape (d1, d2, ..., dk) into a matrix of shape (d1, d2*...*dk), without copying.")
     .inputs(&[arg("data", "The array to flatten, of one or more dimensions.")])
     .shape(|_, io| {
@@ -199,6 +199,7 @@ params! {
 }
 
 pub static RESHAPE_LIKE: OpDef = OpDef::new("reshape_like")
+    .aliases(&["_npx_reshape_like"])
     .doc(
         "Gives `lhs` the shape of `rhs`, or replaces the dimensions lhs_begin..lhs_end of `lhs` by the dimensions \
          rhs_begin..rhs_end of `rhs`; the number of elements must stay the same. Only the shape of `rhs` matters.",

@@ -1,0 +1,358 @@
+//! Operators that copy, convert, select or describe elements: identities with special gradients, casts, constants of a given
+//! shape, `where`.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::{AnyDType, NumDType, Params};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::{self, Src};
+use ferromx_kernels::{lane_fn, par};
+
+use crate::rules::PASS_BACK;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &COPY,
+    &BLOCK_GRAD,
+    &MAKE_LOSS,
+    &IDENTITY_LIKE,
+    &CAST,
+    &AMP_CAST,
+    &ZEROS_LIKE,
+    &ONES_LIKE,
+    &SHAPE_ARRAY,
+    &SIZE_ARRAY,
+    &WHERE,
+];
+
+pub static COPY: OpDef = OpDef::new("_copy")
+    .aliases(&["identity"])
+    .doc("A copy of the input.")
+    .forward(copy)
+    .grad(Grad::Compose(PASS_BACK))
+    .inplace(&[(0, 0)]);
+
+pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
+    .aliases(&["_sparse_stop_gradient", "stop_gradient"])
+    .doc("A copy of the input through which no gradient flows back: it counts as a constant.")
+    .forward(copy)
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
+    .aliases(&["_sparse_make_loss"])
+    .doc("Makes any expression a loss: the output is the input, and its gradient is 1, whatever the gradient of the output.")
+    .forward(copy)
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("ones_like", &[n.inputs[0]], &[])?)])))
+    .inplace(&[(0, 0)]);
+
+pub static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
+    .doc("A copy of lhs, which must have the shape and type of rhs; the elements of rhs do not matter.")
+    .inputs(&[arg("lhs", "The array to copy."), arg("rhs", "The array whose shape and type lhs has.")])
+    .forward(copy)
+    .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]), None])))
+    .inplace(&[(0, 0)]);
+
+/// The output is the first input.
+pub fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if ins[0].shared_with().is_none() {
+        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+    }
+    Ok(())
+}
+
+params! {
+    /// Parameters of `Cast`.
+    pub struct CastParam {
+        /// The type of the result.
+        dtype: AnyDType = required;
+    }
+}
+
+pub static CAST: OpDef = OpDef::new("Cast")
+    .aliases(&["_npi_cast", "_npx_cast", "cast"])
+    .doc(
+        "Converts the elements to another type. Floating-point numbers are rounded to nearest, or truncated towards zero where \
+         the result is an integer; int8 and uint8 take the low bits of what does not fit; bool is whether the element is not 0.",
+    )
+    .inputs(&[arg("data", "The array to convert.")])
+    .params::<CastParam>()
+    .dtype(|p, io| io.assign_out(0, p.get::<CastParam>().dtype.0))
+    .forward(cast)
+    .grad(Grad::Kernel(Backward::new(cast), None));
+
+params! {
+    /// Parameters of `amp_cast`.
+    pub struct AmpCastParam {
+        /// The type of the result.
+        dtype: NumDType = required;
+    }
+}
+
+pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
+    .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; others stay as they are.")
+    .inputs(&[arg("data", "The array to convert.")])
+    .params::<AmpCastParam>()
+    .dtype(|p, io| match io.ins[0] {
+        Some(DType::F16 | DType::BF16 | DType::F32) => io.assign_out(0, p.get::<AmpCastParam>().dtype.0),
+        Some(other) => io.assign_out(0, other),
+        None => Ok(()),
+    })
+    .forward(cast)
+    .grad(Grad::Kernel(Backward::new(cast), None));
+
+fn cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (x, out) = (&ins[0], &mut outs[0]);
+    if x.dtype() == out.dtype() {
+        return copy(ctx, ins, outs);
+    }
+    let unknown = |d: DType| Error::Internal(format!("no conversion of {d}"));
+    dispatch!(out.dtype(), U in [f32, f16, bf16] => {
+        // Small types are exact in single precision, which is several times faster than the way through 64 bits.
+        dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, bool] => {
+            let f = lane_fn!(|x: f32| -> f32 { x });
+            map::map(Src::Slice(x.slice::<T>()?), out.slice_mut::<U>()?, f);
+            Ok(())
+        }, d => dispatch!(d, T in [f64, i32, i64] => {
+            map::cast(x.slice::<T>()?, out.slice_mut::<U>()?);
+            Ok(())
+        }, d => Err(unknown(d))))
+    }, d => dispatch!(d, U in [f64, u8, i8, i32, i64, bool] => {
+        dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            map::cast(x.slice::<T>()?, out.slice_mut::<U>()?);
+            Ok(())
+        }, d => Err(unknown(d)))
+    }, d => Err(unknown(d))))
+}
+
+pub static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
+    .aliases(&["_sparse_zeros_like"])
+    .doc("Zeros in the shape and type of the input.")
+    .forward(|_, _, outs| {
+        outs[0].bytes_mut()?.fill(0);
+        Ok(())
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+pub static ONES_LIKE: OpDef = OpDef::new("ones_like")
+    .doc("Ones in the shape and type of the input.")
+    .forward(|_, _, outs| {
+        dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            outs[0].slice_mut::<T>()?.fill(T::from_f32(1.0));
+            Ok(())
+        }, d => Err(Error::Internal(format!("no one of type {d}"))))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+pub static SHAPE_ARRAY: OpDef = OpDef::new("shape_array")
+    .aliases(&["_npx_shape_array"])
+    .doc("The shape of the input as a vector of type int64.")
+    .shape(|_, io| match io.ins[0].ndim() {
+        Some(n) => io.assign_out(0, &Shape::new(&[n as i64])),
+        None => Ok(()),
+    })
+    .dtype(int64)
+    .forward(|_, ins, outs| {
+        outs[0].slice_mut::<i64>()?.copy_from_slice(ins[0].shape().dims());
+        Ok(())
+    })
+    .grad(Grad::Zero);
+
+pub static SIZE_ARRAY: OpDef = OpDef::new("size_array")
+    .doc("The number of elements of the input as a vector of one element, of type int64.")
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
+    .dtype(int64)
+    .forward(|_, ins, outs| {
+        outs[0].slice_mut::<i64>()?.fill(ins[0].len() as i64);
+        Ok(())
+    })
+    .grad(Grad::Zero);
+
+fn int64(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    io.assign_out(0, DType::I64)
+}
+
+pub static WHERE: OpDef = OpDef::new("where")
+    .aliases(&["_sparse_where"])
+    .doc(
+        "Takes elements of x where the condition is not 0, and of y elsewhere. The condition has the shape of x, or is a vector \
+         that decides for each index of the first axis of x.",
+    )
+    .inputs(&[
+        arg("condition", "The condition, of any type: an array of the shape of x, or a vector with one element per row of x."),
+        arg("x", "Taken where the condition holds."),
+        arg("y", "Taken where it does not; of the shape and type of x."),
+    ])
+    .shape(where_shape)
+    .dtype(|_, io| {
+        let known = io.ins[1].or(io.ins[2]).or(io.outs[0]);
+        let Some(d) = known else { return Ok(()) };
+        io.assign_in(1, d)?;
+        io.assign_in(2, d)?;
+        io.assign_out(0, d)
+    })
+    .forward(where_forward)
+    .grad(Grad::Compose(|g, n| {
+        let zeros = g.apply1("zeros_like", &[n.ograds[0]], &[])?;
+        let x = g.apply1("where", &[n.inputs[0], n.ograds[0], zeros], &[])?;
+        let y = g.apply1("where", &[n.inputs[0], zeros, n.ograds[0]], &[])?;
+        Ok(vec![None, Some(x), Some(y)])
+    }));
+
+fn where_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let mut common = io.outs[0].clone();
+    for i in [1, 2] {
+        io.assign_in(i, &common)?;
+        common = io.ins[i].clone();
+    }
+    io.assign_in(1, &common)?;
+    io.assign_out(0, &common)?;
+    let (condition, x) = (&io.ins[0], &io.ins[1]);
+    match (condition.ndim(), x.ndim()) {
+        (Some(1), Some(n)) if n != 1 => {
+            ensure!(n > 0, "a vector cannot be the condition for x of shape {x}");
+            let (rows, have) = (x.dim(0), condition.dim(0));
+            ensure!(
+                rows < 0 || have < 0 || rows == have,
+                "the condition has {have} elements, but x of shape {x} has {rows} rows: give one for each, or an array like x"
+            );
+            io.assign_in(0, &Shape::new(&[rows]))
+        }
+        (Some(_), Some(_)) => {
+            io.assign_in(0, &common)?;
+            let condition = io.ins[0].clone();
+            io.assign_in(1, &condition)?;
+            io.assign_in(2, &condition)?;
+            io.assign_out(0, &condition)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Elements of one step: the conditions are converted to a mask in the first-level cache.
+const BLOCK: usize = 1024;
+/// Elements of one parallel chunk.
+const GRAIN: usize = 1 << 15;
+
+fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (condition, x, y, out) = (&ins[0], &ins[1], &ins[2], &mut outs[0]);
+    if out.is_empty() {
+        return Ok(());
+    }
+    let row = out.len() / condition.len();
+    let mask = mask_of(ctx, condition)?;
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
+        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+            let mut flags = [false; BLOCK];
+            for (k, part) in out.chunks_mut(BLOCK).enumerate() {
+                let at = chunk * GRAIN + k * BLOCK;
+                let flags = &mut flags[..part.len()];
+                mask(at, row, flags);
+                let (x, y) = (&x[at..at + part.len()], &y[at..at + part.len()]);
+                for i in 0..part.len() {
+                    part[i] = if flags[i] { x[i] } else { y[i] };
+                }
+            }
+        });
+        Ok(())
+    }, d => Err(Error::Internal(format!("no choice of {d}"))))
+}
+
+/// Writes which elements from a position on fulfil the condition, where each condition stands for `row` elements.
+fn mask_of<'a>(ctx: &OpCtx<'_>, condition: &In<'a>) -> Result<Box<dyn Fn(usize, usize, &mut [bool]) + Sync + 'a>> {
+    dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let c = condition.slice::<C>()?;
+        Ok(Box::new(move |at: usize, row: usize, flags: &mut [bool]| {
+            let zero = C::from_f32(0.0);
+            if row == 1 {
+                for (f, c) in flags.iter_mut().zip(&c[at..]) {
+                    *f = *c != zero;
+                }
+            } else {
+                for (i, f) in flags.iter_mut().enumerate() {
+                    *f = c[(at + i) / row] != zero;
+                }
+            }
+        }))
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn casts_between_all_types_keep_small_integers() {
+        for from in DType::ALL {
+            for to in DType::ALL {
+                let y = Case::new(&CAST, &[("dtype", to.name())]).run1(&[vector(from, &[0.0, 1.0, 1.0])]).unwrap();
+                assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (to, vec![0.0, 1.0, 1.0]));
+            }
+        }
+        let narrow = Case::new(&CAST, &[("dtype", "uint8")]).run1(&[array(&[300.7f32, -1.5], &[2])]).unwrap();
+        assert_eq!(narrow.to_vec::<u8>().unwrap(), [44, 255]);
+        assert!(Case::parse(&CAST, &[("dtype", "float23")]).is_err_and(|e| e.to_string().contains("float64")));
+    }
+
+    #[test]
+    fn the_gradient_of_a_cast_has_the_inputs_type() {
+        let case = Case::new(&CAST, &[("dtype", "float64")]);
+        let g = case.backward(&[array(&[1f32, 2.0], &[2])], &[array(&[3f64, 4.0], &[2])]).unwrap();
+        assert_eq!(g[0].to_vec::<f32>().unwrap(), [3.0, 4.0]);
+    }
+
+    #[test]
+    fn amp_cast_leaves_integers_alone() {
+        let case = Case::new(&AMP_CAST, &[("dtype", "float16")]);
+        assert_eq!(case.dtypes(&[Some(DType::F32)]).unwrap(), [Some(DType::F16)]);
+        assert_eq!(case.dtypes(&[Some(DType::I32)]).unwrap(), [Some(DType::I32)]);
+    }
+
+    #[test]
+    fn identities_differ_in_their_gradients() {
+        let (x, og) = (array(&[1f32, 2.0], &[2]), array(&[5f32, 6.0], &[2]));
+        let grad = |def| {
+            let case = Case::new(def, &[]);
+            assert_eq!(case.run1(&[x.clone()]).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
+            case.backward(&[x.clone()], &[og.clone()]).unwrap()[0].to_vec::<f32>().unwrap()
+        };
+        assert_eq!(grad(&COPY), [5.0, 6.0]);
+        assert_eq!(grad(&BLOCK_GRAD), [0.0, 0.0]);
+        assert_eq!(grad(&MAKE_LOSS), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn constants_and_descriptions() {
+        let x = array(&[true, false, false, true, true, true], &[2, 3]);
+        assert_eq!(Case::new(&ZEROS_LIKE, &[]).run1(&[x.clone()]).unwrap().to_vec::<bool>().unwrap(), [false; 6]);
+        assert_eq!(Case::new(&ONES_LIKE, &[]).run1(&[x.clone()]).unwrap().to_vec::<bool>().unwrap(), [true; 6]);
+        assert_eq!(Case::new(&SHAPE_ARRAY, &[]).run1(&[x.clone()]).unwrap().to_vec::<i64>().unwrap(), [2, 3]);
+        assert_eq!(Case::new(&SIZE_ARRAY, &[]).run1(&[x]).unwrap().to_vec::<i64>().unwrap(), [6]);
+    }
+
+    #[test]
+    fn where_chooses_elements_or_rows() {
+        let (x, y) = (array(&[1f64, 2.0, 3.0, 4.0], &[2, 2]), array(&[-1f64, -2.0, -3.0, -4.0], &[2, 2]));
+        let run = |c| Case::new(&WHERE, &[]).run1(&[c, x.clone(), y.clone()]).unwrap().to_vec::<f64>().unwrap();
+        assert_eq!(run(array(&[1i32, 0, 0, -5], &[2, 2])), [1.0, -2.0, -3.0, 4.0]);
+        assert_eq!(run(array(&[0f32, f32::NAN], &[2])), [-1.0, -2.0, 3.0, 4.0]);
+        Case::new(&WHERE, &[]).check_gradient(&[array(&[1f32, 0.0, 0.0, 2.0], &[2, 2]), x.clone(), y.clone()]);
+    }
+
+    #[test]
+    fn where_refuses_conditions_of_another_shape() {
+        let shapes = |c: &[i64]| Case::new(&WHERE, &[]).shapes(&[Shape::new(c), Shape::new(&[2, 3]), Shape::unknown()]);
+        assert_eq!(shapes(&[2]).unwrap(), [Shape::new(&[2, 3])]);
+        assert!(shapes(&[3]).unwrap_err().to_string().contains("has 3 elements, but x of shape [2,3] has 2 rows"));
+        assert!(shapes(&[2, 1]).is_err());
+    }
+}

@@ -1,0 +1,270 @@
+//! Functions of one array that have parameters.
+
+use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Plain;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, param_enum, params};
+use ferromx_kernels::map::Src;
+use ferromx_kernels::zip::zip3;
+
+use super::family::{Graph, Ternary, formula, lanes, src, with_scalar, with_scalar2};
+use super::identity;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SMOOTH_L1, &HARD_SIGMOID, &CLIP, &MAKE_LOSS];
+
+params! {
+    /// Parameters of `smooth_l1`.
+    pub struct SmoothL1Param {
+        /// The number sigma; 1 if it is left out.
+        scalar: Plain<f32> = (Plain(1.0));
+    }
+}
+
+pub static SMOOTH_L1: OpDef = OpDef::new("smooth_l1")
+    .aliases(&["_npx_smooth_l1"])
+    .doc(
+        "The smooth L1 loss of each element: (sigma x)^2 / 2 where |x| < 1 / sigma^2, and |x| - 0.5 / sigma^2 elsewhere \
+         (Girshick, Fast R-CNN, 2015).",
+    )
+    .inputs(&[arg("data", "The differences.")])
+    .params::<SmoothL1Param>()
+    .forward(|ctx, ins, outs| {
+        with_scalar::<SmoothL1>(ctx, &ins[0], f64::from(ctx.params::<SmoothL1Param>().scalar.0), &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let scalar = f64::from(ctx.params::<SmoothL1Param>().scalar.0);
+            with_scalar2::<SmoothL1Back>(ctx, &ins[0], &ins[1], scalar, &mut outs[0])
+        })
+        .inputs(Deps::Some(&[0]))
+        .inplace(&[(0, 0), (1, 0)])
+        .pointwise(),
+        Some(SMOOTH_L1_COMPOSE),
+    ))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+formula!(Binary SmoothL1 = |x, sigma| {
+    let edge = 1.0 / (sigma * sigma);
+    if x.abs() < edge { 0.5 * x * x / edge } else { x.abs() - 0.5 * edge }
+});
+formula!(Ternary SmoothL1Back = |g, x, sigma| g * (sigma * sigma * x).max(-1.0).min(1.0));
+
+const SMOOTH_L1_COMPOSE: Compose = |graph, n| {
+    let sigma = f64::from(n.params.get::<SmoothL1Param>().scalar.0);
+    let mut g = Graph(graph);
+    let inner = g.scale(n.inputs[0], sigma * sigma)?;
+    let clipped = g.0.apply1("clip", &[inner], &[("a_min", "-1"), ("a_max", "1")])?;
+    Ok(vec![Some(g.mul(n.ograds[0], clipped)?)])
+};
+
+params! {
+    /// Parameters of `hard_sigmoid`.
+    pub struct HardSigmoidParam {
+        /// The slope.
+        alpha: f32 = 0.2;
+        /// The value at 0.
+        beta: f32 = 0.5;
+    }
+}
+
+pub static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
+    .doc("A piecewise linear approximation of the logistic function: max(0, min(1, alpha * x + beta)).")
+    .inputs(&[arg("data", "The array, of a floating-point type.")])
+    .params::<HardSigmoidParam>()
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<HardSigmoidParam>();
+        require_float(ctx, outs[0].dtype())?;
+        let (alpha, beta) = (f64::from(p.alpha), f64::from(p.beta));
+        two_scalars::<HardSigmoid>(ctx, &ins[0], alpha, beta, &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let alpha = ctx.params::<HardSigmoidParam>().alpha;
+            with_scalar2::<HardSigmoidBack>(ctx, &ins[0], &ins[1], f64::from(alpha), &mut outs[0])
+        })
+        .outputs(Deps::Some(&[0]))
+        .inplace(&[(0, 0), (1, 0)])
+        .pointwise(),
+        Some(HARD_SIGMOID_COMPOSE),
+    ))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+formula!(Ternary HardSigmoid = |x, alpha, beta| {
+    let y = alpha * x + beta;
+    if y < 0.0 {
+        0.0
+    } else if y > 1.0 {
+        1.0
+    } else {
+        y
+    }
+});
+formula!(Ternary HardSigmoidBack = |g, y, alpha| if y > 0.0 && y < 1.0 { g * alpha } else { 0.0 });
+
+const HARD_SIGMOID_COMPOSE: Compose = |graph, n| {
+    let mut g = Graph(graph);
+    let above = g.with("_greater_scalar", n.outputs[0], 0.0)?;
+    let below = g.with("_lesser_scalar", n.outputs[0], 1.0)?;
+    let inside = g.mul(above, below)?;
+    let slope = g.scale(inside, f64::from(n.params.get::<HardSigmoidParam>().alpha))?;
+    Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
+};
+
+params! {
+    /// Parameters of `clip`.
+    pub struct ClipParam {
+        /// The smallest value of the result.
+        a_min: f32 = required;
+        /// The largest value of the result.
+        a_max: f32 = required;
+    }
+}
+
+pub static CLIP: OpDef = OpDef::new("clip")
+    .aliases(&["_npi_clip", "_sparse_clip"])
+    .doc(
+        "Limits the elements to an interval: max(a_min, min(a_max, x)); a NaN stays one. The gradient passes where x is inside, \
+         ends included.",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .params::<ClipParam>()
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<ClipParam>();
+        two_scalars::<Clip>(ctx, &ins[0], f64::from(p.a_min), f64::from(p.a_max), &mut outs[0])
+    })
+    .grad(Grad::Kernel(Backward::new(clip_backward).inputs(Deps::Some(&[0])).inplace(&[(0, 0)]), Some(CLIP_COMPOSE)))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { low } else { x },
+    int |x, low, high| if x > high { high } else if x < low { low } else { x });
+formula!(Ternary NotBelow = |g, x, low| if x < low { 0.0 } else { g });
+formula!(Ternary NotAbove = |g, x, high| if x > high { 0.0 } else { g });
+
+fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, out) = (ctx.params::<ClipParam>(), &mut outs[0]);
+    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], f64::from(p.a_min), out)?;
+    lanes!(ctx, out.dtype(), NotAbove, |T, f| {
+        let high = Src::Scalar(T::from_f32(p.a_max));
+        zip3(Src::<T>::InPlace, Src::Slice(ins[1].slice::<T>()?), high, out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+const CLIP_COMPOSE: Compose = |graph, n| {
+    let p = n.params.get::<ClipParam>();
+    let mut g = Graph(graph);
+    let above = g.with("_greater_equal_scalar", n.inputs[0], f64::from(p.a_min))?;
+    let below = g.with("_lesser_equal_scalar", n.inputs[0], f64::from(p.a_max))?;
+    let inside = g.mul(above, below)?;
+    Ok(vec![Some(g.mul(n.ograds[0], inside)?)])
+};
+
+/// `out = F(x, a, b)` for two numbers.
+fn two_scalars<F: Ternary>(ctx: &OpCtx<'_>, x: &In<'_>, a: f64, b: f64, out: &mut Out<'_>) -> Result<()> {
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let (a, b) = (Src::Scalar(T::from_f64(a)), Src::Scalar(T::from_f64(b)));
+        zip3(src::<T>(x)?, a, b, out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+fn require_float(ctx: &OpCtx<'_>, dtype: DType) -> Result<()> {
+    if DType::FLOATS.contains(&dtype) { Ok(()) } else { Err(ctx.unsupported(dtype, DType::FLOATS)) }
+}
+
+param_enum! {
+    /// By what a loss divides its gradient.
+    pub enum Normalization { Batch = "batch", Null = "null", Valid = "valid" }
+}
+
+params! {
+    /// Parameters of `MakeLoss`.
+    pub struct MakeLossParam {
+        /// The gradient of each element, before normalization.
+        grad_scale: f32 = 1.0;
+        /// With `valid`, elements above this count as valid.
+        valid_thresh: f32 = 0.0;
+        /// What the gradient is divided by: `null` nothing, `batch` the size of the first axis, `valid` the number of valid
+        /// elements, at least 1.
+        normalization: Normalization = (Normalization::Null);
+    }
+}
+
+pub static MAKE_LOSS: OpDef = OpDef::new("MakeLoss")
+    .doc(
+        "Makes any expression a loss: the output is the input, and the gradient is grad_scale, divided as `normalization` says, \
+         whatever the gradient of the output.",
+    )
+    .inputs(&[arg("data", "The loss, of a floating-point type.")])
+    .params::<MakeLossParam>()
+    .forward(|ctx, ins, outs| {
+        require_float(ctx, outs[0].dtype())?;
+        identity::copy(ctx, ins, outs)
+    })
+    .grad(Grad::Kernel(Backward::new(make_loss_backward).ograds(Deps::None).inputs(Deps::All), None))
+    .inplace(&[(0, 0)]);
+
+fn make_loss_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<MakeLossParam>();
+    let (x, out) = (&ins[0], &mut outs[0]);
+    ferromx_core::dispatch!(x.dtype(), T in [f32, f64, f16] => {
+        let x_items = x.slice::<T>()?;
+        let divisor = match p.normalization {
+            Normalization::Null => 1.0,
+            Normalization::Batch => {
+                ensure!(x.shape().ndim() != Some(0), "MakeLoss with normalization='batch' needs an input with a first axis");
+                x.shape().dim(0).max(1) as f64
+            }
+            Normalization::Valid => x_items.iter().filter(|v| v.to_f32() > p.valid_thresh).count().max(1) as f64,
+        };
+        out.slice_mut::<T>()?.fill(T::from_f64(f64::from(p.grad_scale) / divisor));
+        Ok(())
+    }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || vector(DType::F64, &[-3.0, -0.6, 0.1, 0.7, 2.4]);
+        Case::new(&SMOOTH_L1, &[("scalar", "0.8")]).check_gradient(&[x()]);
+        Case::new(&HARD_SIGMOID, &[("alpha", "0.3")]).check_gradient(&[x()]);
+        Case::new(&CLIP, &[("a_min", "-1"), ("a_max", "2")]).check_gradient(&[x()]);
+    }
+
+    #[test]
+    fn values_are_mxnets() {
+        let x = array(&[-3f32, -0.5, 0.1, 2.0, 0.25, 0.04], &[6]);
+        let y = Case::new(&SMOOTH_L1, &[("scalar", "2")]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
+        close(&y, &[2.875, 0.375, 0.02, 1.875, 0.125, 0.0032], 1e-6);
+        let x = array(&[-3f32, -2.5, 0.1, 2.5, 3.0], &[5]);
+        let y = Case::new(&HARD_SIGMOID, &[]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
+        close(&y, &[0.0, 0.0, 0.52, 1.0, 1.0], 1e-6);
+        let clip = Case::new(&CLIP, &[("a_min", "1"), ("a_max", "2.5")]);
+        assert_eq!(clip.run1(&[array(&[0u8, 2, 100], &[3])]).unwrap().to_vec::<u8>().unwrap(), [1, 2, 2]);
+        assert!(clip.run1(&[array(&[f32::NAN], &[1])]).unwrap().to_vec::<f32>().unwrap()[0].is_nan());
+    }
+
+    #[test]
+    fn the_gradient_of_a_loss_is_its_scale() {
+        let x = array(&[-3f32, 0.5, 0.1, 1.0, 3.0, 2.0], &[2, 3]);
+        let grad = |attrs: &[(&str, &str)]| {
+            Case::new(&MAKE_LOSS, attrs).backward(&[x.clone()], &[x.clone()]).unwrap()[0].to_vec::<f32>().unwrap()
+        };
+        assert_eq!(grad(&[("grad_scale", "3")]), [3.0; 6]);
+        assert_eq!(grad(&[("normalization", "batch")]), [0.5; 6]);
+        assert_eq!(grad(&[("normalization", "valid"), ("valid_thresh", "0.6")]), [1.0 / 3.0; 6]);
+        let e = Case::new(&MAKE_LOSS, &[]).run1(&[array(&[1i32], &[1])]).unwrap_err().to_string();
+        assert!(e.contains("does not take int32"), "{e}");
+    }
+}

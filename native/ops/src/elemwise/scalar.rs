@@ -1,0 +1,223 @@
+//! Arithmetic, comparison and logic of an array and a number.
+
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::infer::DTypeIo;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::Params;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::map::Src;
+use ferromx_kernels::zip::{zip, zip3};
+
+use super::family::{Binary, Chain2, Graph, NUMERIC, Ternary, lanes, scalar, src, with_scalar, with_scalar2};
+use super::formulas::*;
+use crate::rules::PASS_BACK;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &PLUS,
+    &MINUS,
+    &RMINUS,
+    &MUL,
+    &DIV,
+    &RDIV,
+    &MOD,
+    &RMOD,
+    &POWER,
+    &RPOWER,
+    &MAXIMUM,
+    &MINIMUM,
+    &HYPOT,
+    &EQUAL,
+    &NOT_EQUAL,
+    &GREATER,
+    &GREATER_EQUAL,
+    &LESSER,
+    &LESSER_EQUAL,
+    &AND,
+    &OR,
+    &XOR,
+];
+
+params! {
+    /// Parameters of the operators of an array and a number.
+    pub struct ScalarParam {
+        /// The number.
+        scalar: f64 = 1.0;
+        /// Whether the number counts as an integer. If not, an array of integers or booleans gives a result of type float64.
+        is_int: bool = true;
+    }
+}
+
+/// The argument of the operators of an array and a number.
+pub const DATA: &[ArgDef] = &[arg("data", "The array.")];
+
+scalar!(PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
+scalar!(MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
+scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
+scalar!(MUL: "_mul_scalar" ["_MulScalar"], "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
+scalar!(DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",
+    Div(x, s), graph = |g, n, s| g.with("_div_scalar", n.ograds[0], s));
+scalar!(RDIV: "_rdiv_scalar" ["_RDivScalar"], "scalar / data; integers are truncated.",
+Div(s, x), df = DivB, graph = |g, n, _s| {
+    let d = g.div(n.outputs[0], n.inputs[0])?;
+    let d = g.op("negative", d)?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if that is 0.",
+    Mod(x, s), PASS_BACK);
+scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where that is 0.",
+Mod(s, x), df = ModB, graph = |g, n, s| {
+    let q = g.with("_rdiv_scalar", n.inputs[0], s)?;
+    let q = g.op("floor", q)?;
+    let d = g.op("negative", q)?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(POWER: "_power_scalar" ["_PowerScalar"], "data to the power scalar.",
+Power(x, s), df = PowerA, graph = |g, n, s| {
+    let d = g.power(n.inputs[0], s - 1.0)?;
+    let d = g.scale(d, s)?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(RPOWER: "_rpower_scalar" ["_RPowerScalar"], "The scalar to the power data.",
+Power(s, x), df = PowerB, graph = |g, n, s| {
+    let d = g.scale(n.outputs[0], s.ln())?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(MAXIMUM: "_maximum_scalar" ["_MaximumScalar", "_npi_maximum_scalar"], "The larger of data and scalar.",
+Maximum(x, s), df = MaximumA, graph = |g, n, s| {
+    let d = g.with("_greater_equal_scalar", n.inputs[0], s)?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(MINIMUM: "_minimum_scalar" ["_MinimumScalar", "_npi_minimum_scalar"], "The smaller of data and scalar.",
+Minimum(x, s), df = MinimumA, graph = |g, n, s| {
+    let d = g.with("_lesser_equal_scalar", n.inputs[0], s)?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(HYPOT: "_hypot_scalar" ["_HypotScalar", "_npi_hypot_scalar"], "The hypotenuse for given legs: sqrt(data^2 + scalar^2).",
+Hypot(x, s), df = HypotA, graph = |g, n, _s| {
+    let d = g.div(n.inputs[0], n.outputs[0])?;
+    g.mul(n.ograds[0], d)
+});
+scalar!(EQUAL: "_equal_scalar" ["_EqualScalar"], "1 where data equals the scalar, else 0.", Equal(x, s), Grad::Zero);
+scalar!(NOT_EQUAL: "_not_equal_scalar" ["_NotEqualScalar"], "1 where data differs from the scalar, else 0.",
+    NotEqual(x, s), Grad::Zero);
+scalar!(GREATER: "_greater_scalar" ["_GreaterScalar"], "1 where data > scalar, else 0.", Greater(x, s), Grad::Zero);
+scalar!(GREATER_EQUAL: "_greater_equal_scalar" ["_GreaterEqualScalar"], "1 where data >= scalar, else 0.",
+    GreaterEqual(x, s), Grad::Zero);
+scalar!(LESSER: "_lesser_scalar" ["_LesserScalar"], "1 where data < scalar, else 0.", Lesser(x, s), Grad::Zero);
+scalar!(LESSER_EQUAL: "_lesser_equal_scalar" ["_LesserEqualScalar"], "1 where data <= scalar, else 0.",
+    LesserEqual(x, s), Grad::Zero);
+scalar!(AND: "_logical_and_scalar" ["_LogicalAndScalar"], "1 where data and scalar are not 0, else 0.", And(x, s), Grad::Zero);
+scalar!(OR: "_logical_or_scalar" ["_LogicalOrScalar"], "1 where data or scalar is not 0, else 0.", Or(x, s), Grad::Zero);
+scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one of data and scalar is not 0, else 0.",
+    Xor(x, s), Grad::Zero);
+
+/// The type of the result: the array's, except that booleans become numbers and a fraction makes integers float64.
+fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let is_int = p.get::<ScalarParam>().is_int;
+    match io.ins[0] {
+        Some(d) if d.is_float() => io.assign_out(0, d),
+        Some(_) if !is_int => io.assign_out(0, DType::F64),
+        Some(DType::Bool) => io.assign_out(0, DType::I64),
+        Some(d) => io.assign_out(0, d),
+        None => match io.outs[0] {
+            Some(d) if d.is_float() && d != DType::F64 => io.assign_in(0, d),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// `F(x, scalar)`.
+fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
+    if x.dtype() == out.dtype() {
+        return with_scalar::<F>(ctx, x, s, out);
+    }
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        zip(Src::from(&widened::<T>(ctx, x)?), Src::Scalar(T::from_f64(s)), out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+/// `F(scalar, x)`.
+fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let scalar = Src::Scalar(T::from_f64(s));
+        if x.dtype() == T::DTYPE {
+            zip(scalar, src::<T>(x)?, out.slice_mut::<T>()?, f);
+        } else {
+            zip(scalar, Src::from(&widened::<T>(ctx, x)?), out.slice_mut::<T>()?, f);
+        }
+    });
+    Ok(())
+}
+
+/// Integers or booleans as the wider type that a result has.
+fn widened<T: Element>(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<T>> {
+    ferromx_core::dispatch!(x.dtype(), S in [u8, i8, i32, i64, bool] => {
+        Ok(x.slice::<S>()?.iter().map(|v| T::from_f64(v.to_f64())).collect())
+    }, other => Err(ctx.unsupported(other, NUMERIC)))
+}
+
+/// `g * F(x, scalar)`.
+fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
+}
+
+/// `g * F(scalar, x)`.
+fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
+    lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {
+        zip3(src::<T>(&ins[0])?, Src::Scalar(T::from_f64(s)), src::<T>(&ins[1])?, out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for def in OPS {
+            for scalar in ["2.5", "0.75"] {
+                let x = vector(DType::F64, &[0.7, 1.9, 5.3]);
+                Case::new(def, &[("scalar", scalar), ("is_int", "False")]).check_gradient(&[x]);
+            }
+        }
+    }
+
+    #[test]
+    fn fractions_turn_integers_into_doubles() {
+        let x = array(&[7u8, 200, 3, 1], &[4]);
+        let run =
+            |def, scalar, is_int| Case::new(def, &[("scalar", scalar), ("is_int", is_int)]).run1(&[x.clone()]).unwrap();
+        assert_eq!(run(&PLUS, "2.5", "False").to_vec::<f64>().unwrap(), [9.5, 202.5, 5.5, 3.5]);
+        assert_eq!(run(&RMINUS, "2", "True").to_vec::<u8>().unwrap(), [251, 58, 255, 1]);
+        assert_eq!(run(&RDIV, "2", "True").to_vec::<u8>().unwrap(), [0, 0, 0, 2]);
+        close(&run(&RDIV, "2.5", "False").to_vec::<f64>().unwrap(), &[2.5 / 7.0, 0.0125, 2.5 / 3.0, 2.5], 1e-15);
+        assert_eq!(run(&GREATER, "2.5", "True").to_vec::<u8>().unwrap(), [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn booleans_become_numbers() {
+        let x = array(&[true, false], &[2]);
+        let run = |is_int| Case::new(&PLUS, &[("scalar", "2"), ("is_int", is_int)]).run1(&[x.clone()]).unwrap();
+        assert_eq!(run("True").to_vec::<i64>().unwrap(), [3, 2]);
+        assert_eq!(run("False").to_vec::<f64>().unwrap(), [3.0, 2.0]);
+    }
+
+    #[test]
+    fn half_precision_keeps_its_type() {
+        for is_int in ["True", "False"] {
+            let y =
+                Case::new(&MUL, &[("scalar", "2.5"), ("is_int", is_int)]).run1(&[vector(DType::F16, &[2.0])]).unwrap();
+            assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (DType::F16, vec![5.0]));
+        }
+    }
+}
