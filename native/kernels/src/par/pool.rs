@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// Turns of the waiting loop before a thread without work goes to sleep; some twenty microseconds.
@@ -18,7 +18,6 @@ struct Job<'a> {
     next: AtomicUsize,
     /// Workers with a smaller index than this may take part.
     workers: usize,
-    caller: Thread,
     panic: Mutex<Option<Panic>>,
 }
 
@@ -45,6 +44,35 @@ struct Shared {
     epoch: AtomicU32,
     /// Workers that may hold the job pointer.
     inside: AtomicUsize,
+    /// The caller, once it sleeps until `inside` is zero. Whoever makes it zero, even without a job, wakes it.
+    waiting: Mutex<Option<Thread>>,
+}
+
+impl Shared {
+    /// Returns when `inside` is zero.
+    fn wait_for_workers(&self) {
+        let empty = || self.inside.load(Ordering::SeqCst) == 0;
+        if empty() || spin_until(empty) {
+            return;
+        }
+        *self.waiting() = Some(std::thread::current());
+        while !empty() {
+            std::thread::park();
+        }
+        *self.waiting() = None;
+    }
+
+    fn leave(&self) {
+        if self.inside.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(caller) = &*self.waiting()
+        {
+            caller.unpark();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 struct Pool {
@@ -57,7 +85,12 @@ struct Pool {
 fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| Pool {
-        shared: Arc::new(Shared { job: AtomicPtr::default(), epoch: AtomicU32::new(0), inside: AtomicUsize::new(0) }),
+        shared: Arc::new(Shared {
+            job: AtomicPtr::default(),
+            epoch: AtomicU32::new(0),
+            inside: AtomicUsize::new(0),
+            waiting: Mutex::new(None),
+        }),
         workers: Mutex::new(Vec::new()),
         threads: AtomicUsize::new(default_threads()),
     })
@@ -130,14 +163,7 @@ impl Pool {
                 Err(_) => break,
             }
         }
-        let job = Job {
-            run,
-            chunks,
-            next: AtomicUsize::new(0),
-            workers: helpers,
-            caller: std::thread::current(),
-            panic: Mutex::new(None),
-        };
+        let job = Job { run, chunks, next: AtomicUsize::new(0), workers: helpers, panic: Mutex::new(None) };
         let shared = &*self.shared;
         shared.job.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
@@ -145,45 +171,38 @@ impl Pool {
         job.work();
         // After this store no worker can take up the pointer without being counted in `inside` before.
         shared.job.store(std::ptr::null_mut(), Ordering::SeqCst);
-        let mut spins = 0;
-        while shared.inside.load(Ordering::SeqCst) != 0 {
-            spin_or_park(&mut spins);
-        }
+        shared.wait_for_workers();
         job.panic.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn spin_or_park(spins: &mut u32) {
-    if *spins < SPINS {
-        *spins += 1;
+/// Waits for some microseconds at most; whether the condition came to hold.
+fn spin_until(condition: impl Fn() -> bool) -> bool {
+    (0..SPINS).any(|_| {
         std::hint::spin_loop();
-    } else {
-        std::thread::park();
-    }
+        condition()
+    })
 }
 
 fn worker(shared: &Shared, index: usize) {
     let mut seen = 0;
     loop {
-        let mut spins = 0;
-        while shared.epoch.load(Ordering::SeqCst) == seen {
-            spin_or_park(&mut spins);
+        let published = || shared.epoch.load(Ordering::SeqCst) != seen;
+        if !published() && !spin_until(published) {
+            while !published() {
+                std::thread::park();
+            }
         }
         seen = shared.epoch.load(Ordering::SeqCst);
         shared.inside.fetch_add(1, Ordering::SeqCst);
         let job = shared.job.load(Ordering::SeqCst);
         // SAFETY: the pointer is null or was read after this thread had entered `inside`, and the caller does not let
         // the job die before `inside` is zero (see `Shared`).
-        let caller = unsafe { job.as_ref() }.map(|job| {
-            if index < job.workers {
-                job.work();
-            }
-            job.caller.clone()
-        });
-        if shared.inside.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Some(caller) = caller
+        if let Some(job) = unsafe { job.as_ref() }
+            && index < job.workers
         {
-            caller.unpark();
+            job.work();
         }
+        shared.leave();
     }
 }

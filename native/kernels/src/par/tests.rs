@@ -75,6 +75,16 @@ fn loops_of_several_threads_at_once() {
 }
 
 #[test]
+fn more_threads_than_processors() {
+    let before = set_num_threads(9);
+    for round in 0..2000 {
+        let chunks = round % 20;
+        assert_eq!(counts(chunks), vec![1; chunks]);
+    }
+    set_num_threads(before);
+}
+
+#[test]
 fn ranges_cover_everything_once() {
     for (len, grain) in [(0, 4), (1, 4), (8, 4), (9, 4), (5, 0)] {
         let hits: Vec<AtomicUsize> = (0..len).map(|_| AtomicUsize::new(0)).collect();

@@ -18,21 +18,18 @@ impl Isa {
     /// (`avx512`, `avx2` or `portable`) names if the processor has it. Found out once.
     pub fn current() -> Isa {
         static CURRENT: OnceLock<Isa> = OnceLock::new();
-        *CURRENT.get_or_init(|| {
-            let best = Isa::best();
-            let Ok(name) = std::env::var("FERROMX_ISA") else { return best };
-            match Isa::parse(&name) {
-                Some(isa) if isa <= best => isa,
-                Some(isa) => {
-                    log::warn!("FERROMX_ISA={name}: this processor has no {isa:?} instructions, using {best:?}");
-                    best
-                }
-                None => {
-                    log::warn!("FERROMX_ISA={name}: expected avx512, avx2 or portable; using {best:?}");
-                    best
-                }
-            }
-        })
+        *CURRENT.get_or_init(|| Isa::choose(std::env::var("FERROMX_ISA").ok().as_deref(), Isa::best()))
+    }
+
+    /// The level called `name`, else `best`, with a warning if there is a name and it cannot be followed.
+    fn choose(name: Option<&str>, best: Isa) -> Isa {
+        let Some(name) = name else { return best };
+        match Isa::parse(name) {
+            Some(isa) if isa <= best => return isa,
+            Some(isa) => log::warn!("FERROMX_ISA={name}: this processor has no {isa:?} instructions, using {best:?}"),
+            None => log::warn!("FERROMX_ISA={name}: expected avx512, avx2 or portable; using {best:?}"),
+        }
+        best
     }
 
     /// Every level that the processor has, the best one last.
@@ -76,6 +73,10 @@ mod tests {
         assert_eq!(Isa::parse(" AVX2 "), Some(Isa::Avx2));
         assert_eq!(Isa::parse("portable"), Some(Isa::Portable));
         assert_eq!(Isa::parse("sse9"), None);
+        assert_eq!(Isa::choose(None, Isa::Avx2), Isa::Avx2);
+        assert_eq!(Isa::choose(Some("portable"), Isa::Avx2), Isa::Portable);
+        assert_eq!(Isa::choose(Some("avx512"), Isa::Avx2), Isa::Avx2);
+        assert_eq!(Isa::choose(Some("sse9"), Isa::Avx2), Isa::Avx2);
         assert!(Isa::available().any(|isa| isa == Isa::current()));
     }
 }
