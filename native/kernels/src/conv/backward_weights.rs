@@ -64,7 +64,7 @@ fn backward<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights
             grad.copy_from_slice(&sums[i << 14..][..grad.len()]);
             for part in 1..parts {
                 let from = &sums[part * len + (i << 14)..];
-                grad.iter_mut().zip(from).for_each(|(sum, x)| *sum = *sum + *x);
+                grad.iter_mut().zip(from).for_each(|(sum, x)| *sum += *x);
             }
         });
     });

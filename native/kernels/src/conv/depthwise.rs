@@ -63,8 +63,8 @@ impl<'a> Layout<'a> {
     fn place(&self, at: [isize; 3]) -> usize {
         let mut phase = 0;
         let mut offset = 0;
-        for d in 0..3 {
-            let (place, step) = ((at[d] - self.origin[d]) as usize, self.geometry.step[d]);
+        for (d, at) in at.into_iter().enumerate() {
+            let (place, step) = ((at - self.origin[d]) as usize, self.geometry.step[d]);
             phase = phase * step + place % step;
             offset = offset * self.phase[d] + place / step;
         }
