@@ -19,11 +19,11 @@ object DType extends Enumeration {
 
   /** Bytes of one element. */
   private[mxnet] def numOfBytes(dtype: DType): Int = dtype match {
-    case Float64 | Int64           => 8
-    case Float32 | Int32           => 4
-    case Float16 | BFloat16        => 2
-    case UInt8 | Int8 | Bool       => 1
-    case other                     => throw new MXNetError(s"DType: elements of type '$other' have no size")
+    case Float64 | Int64     => 8
+    case Float32 | Int32     => 4
+    case Float16 | BFloat16  => 2
+    case UInt8 | Int8 | Bool => 1
+    case other               => throw new MXNetError(s"DType: elements of type '$other' have no size")
   }
 
   /** The type with this flag of the C API. */

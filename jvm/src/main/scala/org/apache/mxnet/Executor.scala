@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.Base.{CPtrAddress, ExecutorHandle, _LIB}
+import org.apache.mxnet.Base.{_LIB, CPtrAddress, ExecutorHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 
 object Executor {

@@ -3,7 +3,7 @@ package org.apache.mxnet
 import scala.collection.mutable.ArrayBuffer
 import scala.language.implicitConversions
 
-import org.apache.mxnet.Base.{CPtrAddress, NDArrayHandle, _LIB}
+import org.apache.mxnet.Base.{_LIB, CPtrAddress, NDArrayHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.MX_PRIMITIVES.MX_PRIMITIVE_TYPE
 import org.apache.mxnet.NativeResource.keepAlive
@@ -416,7 +416,7 @@ class NDArray private[mxnet] (
 
   private def sameElements(that: NDArray): Boolean = dtype match {
     case DType.Int64 => internal.toLongArray.sameElements(that.internal.toLongArray)
-    case _ =>
+    case _           =>
       val (mine, others) = (toFloat64Array, that.toFloat64Array)
       mine.indices.forall(i => mine(i) == others(i) || (mine(i).isNaN && others(i).isNaN))
   }

@@ -112,14 +112,16 @@ private[mxnet] object NativeLibrary {
       throw notFound(tried.toSeq)
     }
     val places = cacheDirectories(property)
-    val found = places.iterator.map { directory =>
-      try Some(extract(() => resource(resourceName).get, directory, name))
-      catch {
-        case e: IOException =>
-          tried += s"resource $resourceName, extracted to $directory: ${describe(e)}"
-          None
+    val found = places.iterator
+      .map { directory =>
+        try Some(extract(() => resource(resourceName).get, directory, name))
+        catch {
+          case e: IOException =>
+            tried += s"resource $resourceName, extracted to $directory: ${describe(e)}"
+            None
+        }
       }
-    }.collectFirst { case Some(file) => file }
+      .collectFirst { case Some(file) => file }
     found.getOrElse(throw notFound(tried.toSeq))
   }
 
@@ -127,7 +129,7 @@ private[mxnet] object NativeLibrary {
     def under(base: String, parts: String*): Path = Paths.get(base, parts: _*).toAbsolutePath
     property(CacheProperty) match {
       case Some(directory) => Seq(under(directory))
-      case None =>
+      case None            =>
         val user = property("user.name").getOrElse("user").replaceAll("[^A-Za-z0-9_.-]", "_")
         property("user.home").map(under(_, ".cache", "mxnet", "native")).toSeq ++
           property("java.io.tmpdir").map(under(_, s"mxnet-$user"))

@@ -72,13 +72,13 @@ object ResourceScope {
 
   /** Every native resource in a value, with those that live together with it. */
   private[mxnet] def resourcesIn(value: Any): Iterator[NativeResource] = value match {
-    case resource: NativeResource  => Iterator.single(resource) ++ resource.companions.flatMap(resourcesIn)
+    case resource: NativeResource    => Iterator.single(resource) ++ resource.companions.flatMap(resourcesIn)
     case returned: NDArrayFuncReturn => returned.arr.iterator
-    case map: Map[_, _]            => map.iterator.flatMap(resourcesIn)
-    case items: Iterable[_]        => items.iterator.flatMap(resourcesIn)
-    case items: Array[AnyRef]      => items.iterator.flatMap(resourcesIn)
-    case product: Product          => product.productIterator.flatMap(resourcesIn)
-    case _                         => Iterator.empty
+    case map: Map[_, _]              => map.iterator.flatMap(resourcesIn)
+    case items: Iterable[_]          => items.iterator.flatMap(resourcesIn)
+    case items: Array[AnyRef]        => items.iterator.flatMap(resourcesIn)
+    case product: Product            => product.productIterator.flatMap(resourcesIn)
+    case _                           => Iterator.empty
   }
 
   /** Puts a new resource into the innermost scope of this thread, if there is one. */

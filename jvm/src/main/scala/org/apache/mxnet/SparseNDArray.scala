@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.Base.{NDArrayHandle, _LIB}
+import org.apache.mxnet.Base.{_LIB, NDArrayHandle}
 import org.apache.mxnet.NativeResource.keepAlive
 
 /** Sparse arrays: compressed sparse rows, and row-sparse. */

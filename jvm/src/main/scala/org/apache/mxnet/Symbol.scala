@@ -1,6 +1,6 @@
 package org.apache.mxnet
 
-import org.apache.mxnet.Base.{CPtrAddress, SymbolHandle, _LIB}
+import org.apache.mxnet.Base.{_LIB, CPtrAddress, SymbolHandle}
 import org.apache.mxnet.DType.DType
 import org.apache.mxnet.NativeResource.keepAlive
 
@@ -132,10 +132,15 @@ object Symbol extends SymbolBase with SymbolFunctions {
 
   /** The symbols of a map, and the rendered other values; absent values drop out. */
   private def separate(kwargs: Map[String, Any]): (Map[String, Symbol], Map[String, String]) = {
-    val all = Option(kwargs).getOrElse(Map.empty).iterator.map {
-      case (key, Some(content)) => (key, content)
-      case other                => other
-    }.filter { case (_, value) => value != null && value != None }.toMap
+    val all = Option(kwargs)
+      .getOrElse(Map.empty)
+      .iterator
+      .map {
+        case (key, Some(content)) => (key, content)
+        case other                => other
+      }
+      .filter { case (_, value) => value != null && value != None }
+      .toMap
     val symbols = all.collect { case (key, symbol: Symbol) => key -> symbol }
     (symbols, (all -- symbols.keys).map { case (key, value) => key -> NativeOp.render(value) })
   }

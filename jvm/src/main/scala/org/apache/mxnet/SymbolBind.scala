@@ -348,7 +348,7 @@ private[mxnet] object SymbolBind {
     def inOrder(what: String, names: IndexedSeq[String], mayMiss: Boolean): Array[NDArray] = {
       val found = listed match {
         case Some(arrays) if arrays.isEmpty && mayMiss => names.map(_ => null)
-        case Some(arrays) =>
+        case Some(arrays)                              =>
           if (arrays.length != names.length)
             throw new MXNetError(
               s"Symbol.bind: $what has ${arrays.length} arrays, the symbol takes ${names.length}: " +

@@ -11,7 +11,7 @@ trait SymbolFunctions {
   private[mxnet] def scalar[V](operator: String, symbol: Symbol, value: V): Symbol = {
     value match {
       case _: Float | _: Double | _: Int | _: Long | _: Short | _: Byte | _: MX_PRIMITIVES.MX_PRIMITIVE_TYPE =>
-      case other =>
+      case other                                                                                             =>
         val kind = if (other == null) "null" else other.getClass.getName
         throw new MXNetError(s"$operator: the operand must be a Symbol or a number, it is $kind")
     }

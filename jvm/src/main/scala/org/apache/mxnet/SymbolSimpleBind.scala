@@ -74,14 +74,16 @@ trait SymbolSimpleBind { self: Symbol =>
       argsMap.getOrElse(names(i), SymbolSimpleBind.gaussian(argShapes(i), argTypes(i), ctx))
     }
     val grads = names.indices.map { i =>
-      SymbolSimpleBind.checked("argGradStore", names(i), argGradStore, argShapes(i))
+      SymbolSimpleBind
+        .checked("argGradStore", names(i), argGradStore, argShapes(i))
         .getOrElse(NDArray.zeros(argShapes(i), ctx, argTypes(i)))
     }
     val requests = SymbolBind.GradReqs(names.map { name =>
       gradReqType.getOrElse(name, if (SymbolSimpleBind.isInput(name)) "null" else "write")
     })
     val aux = auxNames.indices.map { i =>
-      SymbolSimpleBind.checked("auxMap", auxNames(i), auxMap, auxShapes(i))
+      SymbolSimpleBind
+        .checked("auxMap", auxNames(i), auxMap, auxShapes(i))
         .getOrElse(SymbolSimpleBind.gaussian(auxShapes(i), auxTypes(i), ctx))
     }
     Executor.bind(this, ctx, args.toArray, grads.toArray, requests.inOrder(names), aux.toArray, Map.empty, null)

@@ -110,13 +110,18 @@ class NamesSuite extends munit.FunSuite {
     def read(dtype: DType.DType, bytes: Int*): NDArrayInternal = new NDArrayInternal(bytes.map(_.toByte).toArray, dtype)
     assertEquals(read(DType.Float32, 0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0).toFloatArray.toSeq, Seq(1f, -2f))
     assertEquals(read(DType.Float64, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f).toDoubleArray.toSeq, Seq(1.5))
-    assertEquals(read(DType.Float16, 0x00, 0x3c, 0x01, 0x00, 0x00, 0xfc).toDoubleArray.toSeq,
-      Seq(1.0, math.pow(2, -24), Double.NegativeInfinity))
+    assertEquals(
+      read(DType.Float16, 0x00, 0x3c, 0x01, 0x00, 0x00, 0xfc).toDoubleArray.toSeq,
+      Seq(1.0, math.pow(2, -24), Double.NegativeInfinity)
+    )
     assertEquals(read(DType.BFloat16, 0x80, 0x3f).toFloatArray.toSeq, Seq(1f))
     assertEquals(read(DType.UInt8, 255, 1).toIntArray.toSeq, Seq(255, 1))
     assertEquals(read(DType.Int8, 255, 1).toIntArray.toSeq, Seq(-1, 1))
     assertEquals(read(DType.Int32, 1, 0, 0, 0x80).toLongArray.toSeq, Seq(Int.MinValue + 1L))
-    assertEquals(read(DType.Int64, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f).toLongArray.toSeq, Seq(Long.MaxValue))
+    assertEquals(
+      read(DType.Int64, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f).toLongArray.toSeq,
+      Seq(Long.MaxValue)
+    )
     assertEquals(read(DType.Bool, 1, 0).toByteArray.toSeq, Seq[Byte](1, 0))
     assert(intercept[MXNetError](read(DType.Int32, 1, 2, 3)).getMessage.contains("3 bytes"))
   }

@@ -47,8 +47,9 @@ class NativeLibrarySuite extends munit.FunSuite {
 
   test("an error lists every place that was tried") {
     val error = intercept[MXNetError](NativeLibrary.locate(properties("os.arch" -> "riscv64"), resource))
-    Seq("-Dmxnet.library.path: not set", "/native/linux-riscv64/libmxnet.so", "set -Dmxnet.library.path").foreach { part =>
-      assert(error.getMessage.contains(part), error.getMessage)
+    Seq("-Dmxnet.library.path: not set", "/native/linux-riscv64/libmxnet.so", "set -Dmxnet.library.path").foreach {
+      part =>
+        assert(error.getMessage.contains(part), error.getMessage)
     }
   }
 

@@ -33,7 +33,9 @@ class ShapeSuite extends munit.FunSuite {
     assertEquals(Shape(0, 5).product, 0)
     val error = intercept[MXNetError](Shape(65536, 65536).product)
     assert(error.getMessage.contains("4294967296 elements"), error.getMessage)
-    assert(intercept[MXNetError](Shape(Int.MaxValue, Int.MaxValue, Int.MaxValue).product).getMessage.contains("elements"))
+    assert(
+      intercept[MXNetError](Shape(Int.MaxValue, Int.MaxValue, Int.MaxValue).product).getMessage.contains("elements")
+    )
   }
 
   test("a dimension that is not there is named") {

@@ -114,7 +114,8 @@ class SimpleBindSuite extends munit.FunSuite {
     val executor = net.simpleBind(cpu, Map("data" -> data), noArrays, noRequests, Map("bn_moving_mean" -> mine))
     assert(executor.auxDict("bn_moving_mean") eq mine)
     val wide = Symbol.api.BatchNorm(data = Symbol.Variable("data"), name = "bn")
-    val (mean, deviation) = moments(wide.simpleBind(cpu, Map("data" -> NDArray.ones(1, 10000))).auxDict("bn_moving_var"))
+    val (mean, deviation) =
+      moments(wide.simpleBind(cpu, Map("data" -> NDArray.ones(1, 10000))).auxDict("bn_moving_var"))
     assertEqualsDouble(mean, 0.0, 0.05)
     assertEqualsDouble(deviation, 1.0, 0.05)
   }

@@ -11,7 +11,10 @@ class SymbolSuite extends munit.FunSuite {
     val data = Symbol.Variable("data")
     val hidden = Symbol.api.FullyConnected(data = data, num_hidden = 16, name = "fc1")
     val active = Symbol.api.Activation(data = hidden, act_type = "relu", name = "act")
-    Symbol.api.SoftmaxOutput(data = Symbol.api.FullyConnected(data = active, num_hidden = 10, name = "fc2"), name = "sm")
+    Symbol.api.SoftmaxOutput(
+      data = Symbol.api.FullyConnected(data = active, num_hidden = 10, name = "fc2"),
+      name = "sm"
+    )
   }
 
   private val mlpArguments =
@@ -115,10 +118,23 @@ class SymbolSuite extends munit.FunSuite {
   test("arithmetic of symbols") {
     val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
     val cases = Seq(
-      (x + y) -> 5f, (x - y) -> -1f, (x * y) -> 6f, (x / y) -> 2f / 3f, (x % y) -> 2f, (x ** y) -> 8f,
-      (x > y) -> 0f, (x >= y) -> 0f, (x < y) -> 1f, (x <= y) -> 1f,
-      Symbol.pow(x, y) -> 8f, Symbol.equal(x, y) -> 0f, Symbol.notEqual(x, y) -> 1f, Symbol.greater(x, y) -> 0f,
-      Symbol.greaterEqual(x, y) -> 0f, Symbol.lesser(x, y) -> 1f, Symbol.lesserEqual(x, y) -> 1f
+      (x + y) -> 5f,
+      (x - y) -> -1f,
+      (x * y) -> 6f,
+      (x / y) -> 2f / 3f,
+      (x % y) -> 2f,
+      (x ** y) -> 8f,
+      (x > y) -> 0f,
+      (x >= y) -> 0f,
+      (x < y) -> 1f,
+      (x <= y) -> 1f,
+      Symbol.pow(x, y) -> 8f,
+      Symbol.equal(x, y) -> 0f,
+      Symbol.notEqual(x, y) -> 1f,
+      Symbol.greater(x, y) -> 0f,
+      Symbol.greaterEqual(x, y) -> 0f,
+      Symbol.lesser(x, y) -> 1f,
+      Symbol.lesserEqual(x, y) -> 1f
     )
     cases.foreach { case (symbol, expected) =>
       assertEqualsFloat(evaluate(symbol, "x" -> 2f, "y" -> 3f), expected, 1e-6f, symbol.toString)
@@ -128,12 +144,34 @@ class SymbolSuite extends munit.FunSuite {
   test("arithmetic of symbols and numbers, on either side") {
     val x = Symbol.Variable("x")
     val cases = Seq(
-      (x + 3) -> 5f, (x - 3f) -> -1f, (x * 3d) -> 6f, (x / 4) -> 0.5f, (x % 3) -> 2f, (x ** 3) -> 8f, -x -> -2f,
-      (x > 2) -> 0f, (x >= 2) -> 1f, (x < 2) -> 0f, (x <= 2) -> 1f,
-      (3 + x) -> 5f, (3 - x) -> 1f, (3f * x) -> 6f, (3d / x) -> 1.5f, (3 % x) -> 1f, (3 ** x) -> 9f,
-      (3 > x) -> 1f, (3 >= x) -> 1f, (3 < x) -> 0f, (3 <= x) -> 0f,
-      Symbol.pow(3f, x) -> 9f, Symbol.equal(2, x) -> 1f, Symbol.notEqual(x, 2) -> 0f, Symbol.greater(3, x) -> 1f,
-      Symbol.greaterEqual(2, x) -> 1f, Symbol.lesser(3, x) -> 0f, Symbol.lesserEqual(x, 1) -> 0f
+      (x + 3) -> 5f,
+      (x - 3f) -> -1f,
+      (x * 3d) -> 6f,
+      (x / 4) -> 0.5f,
+      (x % 3) -> 2f,
+      (x ** 3) -> 8f,
+      -x -> -2f,
+      (x > 2) -> 0f,
+      (x >= 2) -> 1f,
+      (x < 2) -> 0f,
+      (x <= 2) -> 1f,
+      (3 + x) -> 5f,
+      (3 - x) -> 1f,
+      (3f * x) -> 6f,
+      (3d / x) -> 1.5f,
+      (3 % x) -> 1f,
+      (3 ** x) -> 9f,
+      (3 > x) -> 1f,
+      (3 >= x) -> 1f,
+      (3 < x) -> 0f,
+      (3 <= x) -> 0f,
+      Symbol.pow(3f, x) -> 9f,
+      Symbol.equal(2, x) -> 1f,
+      Symbol.notEqual(x, 2) -> 0f,
+      Symbol.greater(3, x) -> 1f,
+      Symbol.greaterEqual(2, x) -> 1f,
+      Symbol.lesser(3, x) -> 0f,
+      Symbol.lesserEqual(x, 1) -> 0f
     )
     cases.foreach { case (symbol, expected) =>
       assertEqualsFloat(evaluate(symbol, "x" -> 2f), expected, 1e-6f, symbol.toString)
