@@ -1,8 +1,8 @@
 //! The loops around the microkernel.
 //!
-//! Large products: B is packed a block of `INNER_BYTES` x `OUTER_COLS` at a time by all threads together; then blocks of rows of C are
-//! shared out, and each packs its own part of A. A block of A stays in the second-level cache while the panels of B
-//! stream past it. Operands that are used only once or twice are read where they are: packing would cost more than it
+//! Large products: B is packed a block of `INNER_BYTES` x `OUTER_COLS` at a time by all threads together; then blocks of
+//! rows of C are shared out, and each packs its own part of A. A block of A stays in the second-level cache while the
+//! panels of B stream past it. Operands that are used only once or twice are read where they are: packing would cost more than it
 //! saves. Products of a few rows with weights stored as (n, k) are dot products of vectors (`few_rows`).
 
 use super::epilogue::Epilogue;
@@ -120,8 +120,13 @@ impl<T: Element> Product<'_, T> {
     /// One block of columns of C, from `col` on, with B read in place.
     fn unpacked(&self, b: MatRef<'_, T>, col: usize, c: MatMut<'_, T>) {
         let (k, cols) = (b.rows(), c.cols());
-        // A B that is read once had better be read in the order of memory, a B that a few rows use with some depth.
-        let depth = if c.rows() <= self.kernel.mr() { (4 * c.rows()).max(16) } else { k };
+        // A B that is read once had better be read in the order of memory, a B that a few rows use with some depth. An A
+        // that is packed has its blocks.
+        let depth = match self.a {
+            Left::Packed(_) => inner_blocks::<T>(k).next().map_or(k, |block| block.len()),
+            Left::View(_) if c.rows() <= self.kernel.mr() => (4 * c.rows()).max(16),
+            Left::View(_) => k,
+        };
         let (step, panel) = (b.row_stride(), self.kernel.nr());
         self.share(c, |row, at, mut c| {
             for start in (0..k).step_by(depth) {

@@ -195,6 +195,25 @@ fn packed_operands_and_epilogue() {
 }
 
 #[test]
+fn packed_operands_of_any_size() {
+    for (m, n, k) in [(1, 1, 1), (3, 9, 1100), (9, 40, 600), (14, 70, 513), (30, 8, 1500), (1, 300, 40), (200, 3, 530)]
+    {
+        let (a, b) = (noise::<f32>(m * k, 1), noise::<f32>(k * n, 2));
+        let (a, b) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
+        let expected = reference(1.0, a, b, 0.0, &[], n);
+        for kernel in kernels::<f32>() {
+            let (mut by_a, mut by_b) = (vec![f32::NAN; m * n], vec![f32::NAN; m * n]);
+            let none = Epilogue::default();
+            gemm_packed_a(1.0, &PackedA::with(kernel, a), b, 0.0, MatMut::row_major(&mut by_a, m, n), &none);
+            gemm_packed_b(1.0, a, &PackedB::with(kernel, b), 0.0, MatMut::row_major(&mut by_b, m, n), &none);
+            let what = format!("{:?} {m}x{n}x{k}", kernel.isa());
+            check(&what, &by_a, &[], n, n, &expected, k);
+            check(&what, &by_b, &[], n, n, &expected, k);
+        }
+    }
+}
+
+#[test]
 fn an_empty_inner_dimension_still_finishes() {
     let (rows, mut c) = ([1.0f32, -2.0], [4.0f32, 6.0, 8.0, 10.0]);
     let (a, b) = (MatRef::row_major(&[], 2, 0), MatRef::row_major(&[], 0, 2));
