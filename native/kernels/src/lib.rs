@@ -7,6 +7,7 @@ pub mod broadcast;
 pub mod conv;
 pub mod float;
 pub mod gemm;
+pub mod index;
 pub mod map;
 pub mod math;
 pub mod movement;

@@ -98,6 +98,46 @@ where
     });
 }
 
+struct Zip4<'a, C, D, F>([&'a [C]; 4], &'a mut [D], F);
+
+impl<C: Lane, D: Lane, F: Fn(C, C, C, C) -> D> Kernel for Zip4<'_, C, D, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let [a, b, c, d] = self.0;
+        zip4_loop(a, b, c, d, self.1, self.2);
+    }
+}
+
+#[inline(always)]
+fn zip4_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], d: &[C], y: &mut [D], f: impl Fn(C, C, C, C) -> D) {
+    let n = y.len() & !(drive::STEP - 1);
+    let (a, b, c, d, y) = (&a[..n], &b[..n], &c[..n], &d[..n], &mut y[..n]);
+    for i in 0..n {
+        y[i] = f(a[i], b[i], c[i], d[i]);
+    }
+}
+
+/// `out[i] = f(x[0][i], x[1][i], x[2][i], x[3][i])`, like [`zip`].
+///
+/// # Panics
+/// If a slice operand has another length than `out`.
+pub fn zip4<T, U, C, D, F>(x: [Src<'_, T>; 4], out: &mut [U], f: F)
+where
+    T: Load<C>,
+    U: Load<C> + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: Fn(C, C, C, C) -> D + Copy + Sync,
+{
+    for src in &x {
+        check_len(src, out.len());
+    }
+    let feeds = x.each_ref().map(|x| x as &dyn Feed<C, U>);
+    drive(feeds, out, &|x: [&[C]; 4], y: &mut [D]| multiversion::run(Zip4(x, y, f)));
+}
+
 /// Lanes that [`update`] handles at a time, in registers and on the stack.
 const LANES: usize = 64;
 
@@ -222,6 +262,15 @@ mod tests {
             );
             assert!(y.iter().zip(a.iter().zip(&b)).all(|(y, (a, b))| *y == a + b * 3.0));
         }
+    }
+
+    #[test]
+    fn four_operands() {
+        let x: Vec<Vec<f32>> = (0..4).map(|k| (0..70_000).map(|i| ((i * 7 + k * 31) % 101) as f32).collect()).collect();
+        let f = lane_fn!(|a: f32, b: f32, c: f32, d: f32| -> f32 { a * b + c - d });
+        let mut y = x[3].clone();
+        zip4([Src::from(&x[0]), Src::from(&x[1]), Src::from(&x[2]), Src::InPlace], &mut y, f);
+        assert!((0..y.len()).all(|i| y[i] == x[0][i] * x[1][i] + x[2][i] - x[3][i]));
     }
 
     #[test]

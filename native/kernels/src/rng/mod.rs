@@ -36,13 +36,18 @@ fn round(c: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [(b >> 32) as u32 ^ c[1] ^ key[0], b as u32, (a >> 32) as u32 ^ c[3] ^ key[1], a as u32]
 }
 
+#[inline(always)]
+fn next_key(key: [u32; 2]) -> [u32; 2] {
+    [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])]
+}
+
 /// The four words of a counter's block.
 #[inline(always)]
 fn philox(mut c: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     let mut i = 0;
     while i < 10 {
         c = round(c, key);
-        key = [key[0].wrapping_add(WEYL[0]), key[1].wrapping_add(WEYL[1])];
+        key = next_key(key);
         i += 1;
     }
     c
@@ -201,14 +206,22 @@ impl Group {
     #[inline(always)]
     fn words(self) -> [u32; GROUP] {
         let first = self.number * WIDE as u64;
-        let mut words = [0; GROUP];
+        let (mut a, mut b, mut c, mut d) = ([0u32; WIDE], [0u32; WIDE], [0u32; WIDE], [0u32; WIDE]);
         for lane in 0..WIDE {
             // A group never crosses a multiple of 2^32.
-            let block = philox([(first as u32).wrapping_add(lane as u32), (first >> 32) as u32, 0, 0], self.key);
-            words[lane] = block[0];
-            words[WIDE + lane] = block[1];
-            words[2 * WIDE + lane] = block[2];
-            words[3 * WIDE + lane] = block[3];
+            a[lane] = (first as u32).wrapping_add(lane as u32);
+            b[lane] = (first >> 32) as u32;
+        }
+        let mut key = self.key;
+        for _ in 0..10 {
+            for lane in 0..WIDE {
+                [a[lane], b[lane], c[lane], d[lane]] = round([a[lane], b[lane], c[lane], d[lane]], key);
+            }
+            key = next_key(key);
+        }
+        let mut words = [0; GROUP];
+        for (part, lanes) in words.chunks_exact_mut(WIDE).zip([a, b, c, d]) {
+            part.copy_from_slice(&lanes);
         }
         words
     }

@@ -1,0 +1,308 @@
+//! Reading and writing elements whose places are given by index arrays.
+//!
+//! Index arrays may have any element type; fractions are cut off. Indices become row numbers first ([`rows`],
+//! [`rows_nd`]), which the gathering and scattering kernels then use.
+
+use crate::map::{Load, Src, Store};
+use crate::movement::Item;
+use crate::par;
+use crate::reduce::Number;
+use ferromx_core::dtype::Element;
+
+/// Elements moved by one parallel chunk, at least.
+const GRAIN: usize = 1 << 15;
+/// Parts of a destination that scattering fills in parallel.
+const PARTS: usize = 16;
+
+/// What to do with an index outside the axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounds {
+    /// Use the nearest valid index.
+    Clip,
+    /// Count on from the other end, as often as needed.
+    Wrap,
+    /// Refuse.
+    Raise,
+}
+
+/// An index that is not valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadIndex {
+    /// Its place in the index array.
+    pub place: usize,
+    /// Its value.
+    pub index: i64,
+    /// The length of the axis.
+    pub len: usize,
+}
+
+#[inline(always)]
+fn resolve(index: i64, len: usize, bounds: Bounds) -> Option<usize> {
+    if (0..len as i64).contains(&index) {
+        return Some(index as usize);
+    }
+    match bounds {
+        _ if len == 0 => None,
+        Bounds::Clip => Some(index.clamp(0, len as i64 - 1) as usize),
+        Bounds::Wrap => Some(index.rem_euclid(len as i64) as usize),
+        Bounds::Raise => None,
+    }
+}
+
+/// The row numbers that `indices` mean on an axis of `len` rows, or the first index that means none.
+///
+/// # Errors
+/// An index outside the axis with [`Bounds::Raise`], any index if the axis is empty.
+pub fn rows<I: Load<i64>>(indices: &[I], len: usize, bounds: Bounds) -> Result<Vec<usize>, BadIndex> {
+    let row = |(place, i): (usize, &I)| {
+        let index = i.lane();
+        resolve(index, len, bounds).ok_or(BadIndex { place, index, len })
+    };
+    indices.iter().enumerate().map(row).collect()
+}
+
+/// The row numbers for `gather_nd` and `scatter_nd`: `indices` of shape (axes, m) hold the coordinates of m rows on the
+/// leading axes, of lengths `dims`. Negative coordinates count from the end.
+///
+/// # Errors
+/// The first coordinate outside its axis.
+///
+/// # Panics
+/// If there is not one row of `indices` for each axis.
+pub fn rows_nd<I: Load<i64>>(indices: &[I], dims: &[usize]) -> Result<Vec<usize>, BadIndex> {
+    let m = indices.len().checked_div(dims.len()).unwrap_or(0);
+    assert_eq!(indices.len(), m * dims.len(), "{} indices for {} axes", indices.len(), dims.len());
+    let mut rows = vec![0; m];
+    for (axis, &len) in dims.iter().enumerate() {
+        for (i, row) in rows.iter_mut().enumerate() {
+            let place = axis * m + i;
+            let index = indices[place].lane();
+            let wrapped = if index < 0 { index.saturating_add(len as i64) } else { index };
+            let at = resolve(wrapped, len, Bounds::Raise).ok_or(BadIndex { place, index, len })?;
+            *row = *row * len + at;
+        }
+    }
+    Ok(rows)
+}
+
+/// `dst` row i is `src` row `rows[i]`, in each of `outer` arrays of `n` rows of `inner` elements: `take`, `Embedding`
+/// (outer 1), `gather_nd`.
+///
+/// # Panics
+/// If a row number is too large or a length does not fit.
+pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
+    assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
+    assert_eq!(dst.len(), outer * rows.len() * inner, "the destination does not have {} rows", rows.len());
+    if dst.is_empty() {
+        return;
+    }
+    if inner == 1 {
+        let width = rows.len();
+        return par::parallel_rows(dst, width.min(GRAIN), 1, |chunk, dst| {
+            for (k, d) in dst.iter_mut().enumerate() {
+                let at = chunk * width.min(GRAIN) + k;
+                *d = src[at / width * n + rows[at % width]];
+            }
+        });
+    }
+    par::parallel_rows(dst, inner, (GRAIN / inner).max(1), |i, dst| {
+        let from = (i / rows.len() * n + rows[i % rows.len()]) * inner;
+        dst.copy_from_slice(&src[from..from + inner]);
+    });
+}
+
+/// Writes `src` row i to `dst` row `rows[i]` of `inner` elements; of several for one row the last stays.
+///
+/// # Panics
+/// If a row number is too large or a length does not fit.
+pub fn scatter<T: Item>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T]) {
+    each_target(src.len(), rows, inner, dst, |from, dst| dst.copy_from_slice(&src[from..from + inner]));
+}
+
+/// Adds `src` row i to `dst` row `rows[i]` of `inner` elements, in the order of i whatever the number of threads: the
+/// gradient of [`gather`] with outer 1.
+///
+/// # Panics
+/// If a row number is too large or a length does not fit.
+pub fn scatter_add<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T])
+where
+    C: Number,
+    T: Load<C> + Store<C>,
+{
+    each_target(src.len(), rows, inner, dst, |from, dst| {
+        for (d, s) in dst.iter_mut().zip(&src[from..from + inner]) {
+            *d = T::element(d.lane().plus(s.lane()));
+        }
+    });
+}
+
+/// Calls `f` with the start of each source row and its destination row. Each part of the destination is filled by one
+/// thread, which looks through all row numbers.
+fn each_target<T: Send>(len: usize, rows: &[usize], inner: usize, dst: &mut [T], f: impl Fn(usize, &mut [T]) + Sync) {
+    assert_eq!(len, rows.len() * inner, "the source does not have {} rows of {inner}", rows.len());
+    if inner == 0 || rows.is_empty() {
+        return;
+    }
+    let n = dst.len() / inner;
+    assert!(rows.iter().all(|&r| r < n), "a row number exceeds the {n} rows of the destination");
+    let part = if len < GRAIN { n } else { n.div_ceil(PARTS) };
+    par::parallel_rows(dst, part * inner, 1, |p, dst| {
+        let first = p * part;
+        let here = first..first + dst.len() / inner;
+        for (i, &row) in rows.iter().enumerate().filter(|(_, row)| here.contains(row)) {
+            f(i * inner, &mut dst[(row - first) * inner..(row - first + 1) * inner]);
+        }
+    });
+}
+
+/// One element for each of `outer` x `inner` rows along the middle axis of `src`: `dst[o, j] = src[o, rows[o, j], j]`.
+///
+/// # Panics
+/// If a row number is too large or a length does not fit.
+pub fn pick<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T]) {
+    assert_eq!(src.len(), outer * n * inner, "the source does not have shape ({outer}, {n}, {inner})");
+    assert!(rows.len() == dst.len() && dst.len() == outer * inner, "picking gives ({outer}, {inner}) elements");
+    for (i, (d, &row)) in dst.iter_mut().zip(rows).enumerate() {
+        assert!(row < n, "row {row} of {n}");
+        *d = src[(i / inner * n + row) * inner + i % inner];
+    }
+}
+
+/// The gradient of [`pick`]: adds `grad[o, j]` to `dst[o, rows[o, j], j]`.
+///
+/// # Panics
+/// If a row number is too large or a length does not fit.
+pub fn pick_add<T, C>(grad: &[T], (outer, n, inner): (usize, usize, usize), rows: &[usize], dst: &mut [T])
+where
+    C: Number,
+    T: Load<C> + Store<C>,
+{
+    assert_eq!(dst.len(), outer * n * inner, "the destination does not have shape ({outer}, {n}, {inner})");
+    assert!(rows.len() == grad.len() && grad.len() == outer * inner, "picking gives ({outer}, {inner}) elements");
+    for (i, (g, &row)) in grad.iter().zip(rows).enumerate() {
+        assert!(row < n, "row {row} of {n}");
+        let d = &mut dst[(i / inner * n + row) * inner + i % inner];
+        *d = T::element(d.lane().plus(g.lane()));
+    }
+}
+
+/// Rows of `depth` elements that are `on` at the index and `off` elsewhere; all `off` if the index is outside.
+///
+/// # Panics
+/// If `dst` does not have as many rows as there are indices.
+pub fn one_hot<I: Load<i64>, T: Item>(indices: &[I], depth: usize, on: T, off: T, dst: &mut [T]) {
+    assert_eq!(dst.len(), indices.len() * depth, "{} rows of {depth} elements", indices.len());
+    dst.fill(off);
+    for (i, index) in indices.iter().enumerate() {
+        if let Some(at) = resolve(index.lane(), depth, Bounds::Raise) {
+            dst[i * depth + at] = on;
+        }
+    }
+}
+
+/// `out[i] = x[i]` where `condition[i / inner]` is not 0, else `y[i]`; `inner` is 1, or the size of the rows that share a
+/// condition.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn select<B: Element, T: Element>(condition: &[B], inner: usize, x: Src<'_, T>, y: Src<'_, T>, out: &mut [T]) {
+    assert_eq!(condition.len() * inner, out.len(), "{} conditions for rows of {inner}", condition.len());
+    for src in [&x, &y] {
+        assert!(src.len().is_none_or(|n| n == out.len()), "an operand does not have {} elements", out.len());
+    }
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let start = chunk * GRAIN;
+        for (k, o) in out.iter_mut().enumerate() {
+            let i = start + k;
+            let source = if condition[i / inner] != B::default() { &x } else { &y };
+            match source {
+                Src::Slice(s) => *o = s[i],
+                Src::Scalar(v) => *o = *v,
+                Src::InPlace => {}
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::par::{num_threads, set_num_threads};
+
+    #[test]
+    fn indices_outside_are_clipped_wrapped_or_refused() {
+        assert_eq!(rows(&[-1f32, 5.0, -4.0, 1.9], 3, Bounds::Wrap), Ok(vec![2, 2, 2, 1]));
+        assert_eq!(rows(&[-1f32, 5.0, -4.0, 1.9], 3, Bounds::Clip), Ok(vec![0, 2, 0, 1]));
+        assert_eq!(rows(&[0i32, 3], 3, Bounds::Raise), Err(BadIndex { place: 1, index: 3, len: 3 }));
+        assert_eq!(rows(&[0u8], 0, Bounds::Clip), Err(BadIndex { place: 0, index: 0, len: 0 }));
+        assert_eq!(rows_nd(&[1i64, 0, -1, 2], &[2, 3]), Ok(vec![5, 2]));
+        assert_eq!(rows_nd(&[1i64, 0, -4, 2], &[2, 3]), Err(BadIndex { place: 2, index: -4, len: 3 }));
+    }
+
+    #[test]
+    fn rows_are_gathered() {
+        let x: Vec<u32> = (0..24).collect();
+        let mut y = vec![0; 24];
+        gather(&x, (2, 3, 4), &[2, 0, 2], &mut y);
+        assert_eq!(y[..12], [8, 9, 10, 11, 0, 1, 2, 3, 8, 9, 10, 11]);
+        assert_eq!(y[12..16], [20, 21, 22, 23]);
+        let mut y = vec![0; 4];
+        gather(&x, (2, 12, 1), &[11, 1], &mut y);
+        assert_eq!(y, [11, 1, 23, 13]);
+        let big: Vec<usize> = (0..50_000).map(|i| i * 7 % 24).collect();
+        let mut y = vec![0; 50_000];
+        gather(&x, (1, 24, 1), &big, &mut y);
+        assert!(y.iter().zip(&big).all(|(y, b)| *y as usize == *b));
+    }
+
+    #[test]
+    fn scattering_is_ordered() {
+        let mut y = [9u8; 6];
+        scatter(&[1, 2, 3, 4, 5, 6], &[2, 0, 2], 2, &mut y);
+        assert_eq!(y, [3, 4, 9, 9, 5, 6]);
+        let (m, n, inner) = (3000, 50, 20);
+        let x: Vec<f32> = (0..m * inner).map(|i| (i % 977) as f32 * 0.37).collect();
+        let rows: Vec<usize> = (0..m).map(|i| i * i % n).collect();
+        let mut want = vec![1f32; n * inner];
+        for (i, &r) in rows.iter().enumerate() {
+            for j in 0..inner {
+                want[r * inner + j] += x[i * inner + j];
+            }
+        }
+        let before = num_threads();
+        for threads in [1, 2] {
+            set_num_threads(threads);
+            let mut y = vec![1f32; n * inner];
+            scatter_add::<f32, f32>(&x, &rows, inner, &mut y);
+            assert_eq!(y, want);
+        }
+        set_num_threads(before);
+    }
+
+    #[test]
+    fn single_elements() {
+        let x = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let mut y = [0f32; 2];
+        pick(&x, (2, 3, 1), &[2, 0], &mut y);
+        assert_eq!(y, [3.0, 4.0]);
+        pick(&x, (1, 3, 2), &[2, 0], &mut y);
+        assert_eq!(y, [5.0, 2.0]);
+        let mut g = [1f32; 6];
+        pick_add::<f32, f32>(&[10.0, 20.0], (1, 3, 2), &[2, 0], &mut g);
+        assert_eq!(g, [1.0, 21.0, 1.0, 1.0, 11.0, 1.0]);
+        let mut y = [0u8; 9];
+        one_hot(&[1.7f32, -1.0, 3.0], 3, 7, 2, &mut y);
+        assert_eq!(y, [2, 7, 2, 2, 2, 2, 2, 2, 2]);
+    }
+
+    #[test]
+    fn conditions_choose() {
+        let (x, y) = ([1f32, 2.0, 3.0, 4.0], [5f32, 6.0, 7.0, 8.0]);
+        let mut z = [0f32; 4];
+        select(&[0i64, 1, -1, 0], 1, Src::Slice(&x), Src::Slice(&y), &mut z);
+        assert_eq!(z, [5.0, 2.0, 3.0, 8.0]);
+        let mut z = x;
+        select(&[1e-40f32, 0.0], 2, Src::InPlace, Src::Scalar(9.0), &mut z);
+        assert_eq!(z, [1.0, 2.0, 9.0, 9.0]);
+    }
+}
