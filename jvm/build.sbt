@@ -7,7 +7,8 @@ ThisBuild / licenses := Seq(License.Apache2)
 ThisBuild / description := "Train and serve deep-learning models from Scala: the MXNet Scala API on an engine in Rust"
 
 val opsMetadata = settingKey[File]("The operators, as dump_ops writes them; from FERROMX_OPS if that is set")
-val nativeLibrary = settingKey[File]("The library to test with and to put into the jar; from FERROMX_LIBRARY if that is set")
+val nativeLibrary =
+  settingKey[File]("The library to test with and to put into the jar; from FERROMX_LIBRARY if that is set")
 
 lazy val model = ProjectRef(file("../codegen"), "model")
 lazy val literals = ProjectRef(file("../codegen"), "literals")

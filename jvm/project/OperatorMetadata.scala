@@ -16,7 +16,14 @@ object OperatorMetadata {
   }
 
   /** Runs the generator of the base classes when the metadata or the generator changed since the last time. */
-  def baseClasses(metadata: File, classpath: Seq[File], folder: File, cache: File, runner: ScalaRun, log: Logger): Seq[File] = {
+  def baseClasses(
+      metadata: File,
+      classpath: Seq[File],
+      folder: File,
+      cache: File,
+      runner: ScalaRun,
+      log: Logger
+  ): Seq[File] = {
     val generate = FileFunction.cached(cache, FilesInfo.hash, FilesInfo.exists) { _ =>
       val arguments = Seq(metadata.getAbsolutePath, folder.getAbsolutePath)
       runner.run("org.apache.mxnet.codegen.BaseClasses", classpath, arguments, log).get

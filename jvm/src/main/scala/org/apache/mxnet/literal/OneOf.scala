@@ -42,7 +42,9 @@ object OneOf {
     }
 
   /** Like `checked` for a text that may be absent. */
-  def checkedOption[V <: String with Singleton](text: Option[CharSequence])(implicit values: ValueOf[V]): Opt[OneOf[V]] =
+  def checkedOption[V <: String with Singleton](
+      text: Option[CharSequence]
+  )(implicit values: ValueOf[V]): Opt[OneOf[V]] =
     text match {
       case Some(present) => Opt.value(checked[V](present))
       case _             => Opt.absent

@@ -77,7 +77,7 @@ final class ApiMacros(val c: whitebox.Context) {
     val call = TermName(c.freshName("call"))
     define(signature)(q"""
       val $call = ${chosen(signature)}
-      ..${operatorParameters(signature).map(fillRandom(call, signature, _))}
+      ..${operatorParameters(signature).map(fillRandom(call, _))}
       ${createSymbol(call)}
     """)
   }
@@ -87,7 +87,7 @@ final class ApiMacros(val c: whitebox.Context) {
     val filled = operatorParameters(signature).map { parameter =>
       parameter.role match {
         case Role.Distribution =>
-          q"$call.distribution(${scalarName(signature, parameter)}, ${Ident(TermName(parameter.name))})"
+          q"$call.distribution(${parameter.argument}, ${Ident(TermName(parameter.name))})"
         case _ => fill(call, parameter)
       }
     }
@@ -98,10 +98,10 @@ final class ApiMacros(val c: whitebox.Context) {
     """)
   }
 
-  private def fillRandom(call: TermName, signature: Signature, parameter: Parameter): Tree = parameter.role match {
+  private def fillRandom(call: TermName, parameter: Parameter): Tree = parameter.role match {
     case Role.Distribution =>
       val value = Ident(TermName(parameter.name))
-      q"$call.named(${scalarName(signature, parameter)}, ${parameter.name}, $value)"
+      q"$call.named(${parameter.argument}, ${parameter.name}, $value)"
     case _ => fill(call, parameter)
   }
 
@@ -113,10 +113,6 @@ final class ApiMacros(val c: whitebox.Context) {
     def name(operator: Option[Operator]) = operator.fold(q"null": Tree)(some => q"${some.name}")
     q"new $mxnet.RandomCall(${name(sampler.scalar)}, ${name(sampler.array)}, $isScalar)"
   }
-
-  /** What the scalar operator calls the parameter. */
-  private def scalarName(signature: Signature, parameter: Parameter): String =
-    if (signature.sampler.exists(_.scalar.nonEmpty)) parameter.argument else parameter.name
 
   private def fill(call: TermName, parameter: Parameter): Tree = {
     val value = Ident(TermName(parameter.name))

@@ -66,45 +66,11 @@ final case class Signature(
 final case class Sampler(evidence: ScalaType, scalar: Option[Operator], array: Option[Operator])
 
 object Signature {
-  private val keywords = Set(
-    "abstract",
-    "case",
-    "catch",
-    "class",
-    "def",
-    "do",
-    "else",
-    "extends",
-    "false",
-    "final",
-    "finally",
-    "for",
-    "forSome",
-    "if",
-    "implicit",
-    "import",
-    "lazy",
-    "match",
-    "new",
-    "null",
-    "object",
-    "override",
-    "package",
-    "private",
-    "protected",
-    "return",
-    "sealed",
-    "super",
-    "this",
-    "throw",
-    "trait",
-    "true",
-    "try",
-    "val",
-    "while",
-    "with",
-    "yield"
-  )
+  private val keywords =
+    ("abstract case catch class def do else extends false final finally for forSome if implicit import lazy match new " +
+      "null object override package private protected return sealed super this throw trait true try val while with yield")
+      .split(' ')
+      .toSet
 
   /** The name of a parameter: an argument whose name is a Scala keyword gets another one. */
   def safeName(argument: String): String = argument match {
