@@ -55,6 +55,10 @@ class DataParallelExecutorGroup private[module] (
   private var devices: IndexedSeq[DeviceExecutor] = IndexedSeq.empty
   private var outputShapesBound: IndexedSeq[Shape] = IndexedSeq.empty
 
+  /** What was bound last for other shapes, newest first, so that going to and fro between shapes binds once for each. */
+  private var bindings: List[Binding] = Nil
+  private var monitor: Option[Monitor] = None
+
   /** For each parameter, its array on each device. */
   private[module] var paramArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
 
@@ -88,15 +92,25 @@ class DataParallelExecutorGroup private[module] (
       lenders.isEmpty || lenders.length == contexts.length,
       s"the shared module is bound on ${lenders.length} devices but this one on ${contexts.length}"
     )
-    val old = if (reshape) devices else IndexedSeq.empty[DeviceExecutor]
-    devices = contexts.indices.map(i => bindDevice(i, inputs, lenders.lift(i)))
-    old.foreach(_.executor.dispose())
-    this.dataShapes = dataShapes
-    this.labelShapes = labelShapes
-    outputShapesBound = mergedOutputShapes
+    val bound = contexts.indices.map(i => bindDevice(i, inputs, lenders.lift(i)))
+    monitor.foreach(watcher => bound.foreach(device => watcher.install(device.executor)))
+    val (kept, dropped) = (if (reshape) bindings else Nil).splitAt(DataParallelExecutorGroup.MaxBindings - 1)
+    dropped.foreach(_.devices.foreach(_.executor.dispose()))
+    val binding = new Binding(dataShapes, labelShapes, batchSize, slices, bound)
+    bindings = binding :: kept
+    use(binding)
     paramArrays = paramNames.map(name => devices.map(_.args(name)).toArray)
     gradArrays = paramNames.map(name => devices.map(_.grads.getOrElse(name, null)).toArray)
     auxArrays = auxNames.map(name => devices.map(_.aux(name)).toArray)
+  }
+
+  private def use(binding: Binding): Unit = {
+    dataShapes = binding.dataShapes
+    labelShapes = binding.labelShapes
+    batchSize = binding.batchSize
+    slices = binding.slices
+    devices = binding.devices
+    outputShapesBound = mergedOutputShapes
   }
 
   private def gradReqOf(name: String, isData: Boolean): String =
@@ -183,8 +197,14 @@ class DataParallelExecutorGroup private[module] (
 
   /** Binds for other shapes of the inputs, keeping parameters, gradients and auxiliary states; nothing is done if the shapes are bound. */
   def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]]): Unit =
-    if (dataShapes != this.dataShapes || labelShapes != this.labelShapes)
-      bindExec(dataShapes, labelShapes, None, reshape = true)
+    if (dataShapes != this.dataShapes || labelShapes != this.labelShapes) {
+      bindings.find(binding => binding.dataShapes == dataShapes && binding.labelShapes == labelShapes) match {
+        case Some(binding) =>
+          bindings = binding :: bindings.filterNot(_ eq binding)
+          use(binding)
+        case None => bindExec(dataShapes, labelShapes, None, reshape = true)
+      }
+    }
 
   /** Copies parameters and auxiliary states to all devices.
     *
@@ -349,10 +369,13 @@ class DataParallelExecutorGroup private[module] (
     }
 
   /** Lets a monitor watch all executors. */
-  def installMonitor(monitor: Monitor): Unit = devices.foreach(device => monitor.install(device.executor))
+  def installMonitor(monitor: Monitor): Unit = {
+    this.monitor = Some(monitor)
+    bindings.foreach(_.devices.foreach(device => monitor.install(device.executor)))
+  }
 
   /** Frees the executors; arrays that others may share are left to the garbage collector. */
-  private[module] def dispose(): Unit = devices.foreach(_.executor.dispose())
+  private[module] def dispose(): Unit = bindings.foreach(_.devices.foreach(_.executor.dispose()))
 }
 
 /** One device's executor and the arrays that are bound to it, by name. */
@@ -364,7 +387,19 @@ private[module] final class DeviceExecutor(
     val outputShapes: IndexedSeq[Shape]
 )
 
+/** The executors that are bound for certain shapes of the inputs. */
+private final class Binding(
+    val dataShapes: IndexedSeq[DataDesc],
+    val labelShapes: Option[IndexedSeq[DataDesc]],
+    val batchSize: Int,
+    val slices: IndexedSeq[(Int, Int)],
+    val devices: IndexedSeq[DeviceExecutor]
+)
+
 private[module] object DataParallelExecutorGroup {
+
+  /** For so many shapes executors are kept. */
+  private val MaxBindings = 4
   private val GradReqs = Seq("write", "add", "null")
 
   private def commonBatchSize(inputs: IndexedSeq[DataDesc]): Int = {

@@ -68,12 +68,16 @@ private[mxnet] object NetworkGraph {
     *
     * @param shape shapes of its inputs; without them shapes are not inferred
     */
-  def apply(symbol: Symbol, shape: Map[String, Shape]): NetworkGraph = {
-    val nodes = Json.parse(symbol.toJson) match {
-      case graph: Map[_, _] => fields(graph).get("nodes").map(items(_).map(node)).getOrElse(malformed("nodes"))
-      case _                => malformed("an object")
-    }
-    new NetworkGraph(nodes, if (shape == null) Map.empty else inferShapes(symbol, shape))
+  def apply(symbol: Symbol, shape: Map[String, Shape]): NetworkGraph =
+    parse(symbol.toJson, if (shape == null) Map.empty else inferShapes(symbol, shape))
+
+  /** Reads a network in MXNet's JSON form.
+    *
+    * @param shapes shapes of outputs and variables by name
+    */
+  def parse(json: String, shapes: Map[String, Shape]): NetworkGraph = {
+    val nodes = fields(Json.parse(json)).get("nodes").map(items(_).map(node)).getOrElse(malformed("nodes"))
+    new NetworkGraph(nodes, shapes)
   }
 
   private def inferShapes(symbol: Symbol, shape: Map[String, Shape]): Map[String, Shape] = {
