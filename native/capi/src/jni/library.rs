@@ -31,6 +31,10 @@ native! {
         Ok(out)
     }
 
+    fn Java_org_apache_mxnet_LibInfo_memoryInUse(_env) -> jlong {
+        Ok(ferromx_core::storage::memory_in_use().0 as jlong)
+    }
+
     fn Java_org_apache_mxnet_LibInfo_notifyShutdown(_env) {
         // Worker threads hold nothing that must be written; they end with the process.
         Ok(())

@@ -11,8 +11,6 @@ private[mxnet] object Base {
   type ExecutorHandle = CPtrAddress
   type FunctionHandle = CPtrAddress
   type DataIterHandle = CPtrAddress
-  type RecordIOHandle = CPtrAddress
-  type KVStoreHandle = CPtrAddress
 
   type MXUint = Int
 

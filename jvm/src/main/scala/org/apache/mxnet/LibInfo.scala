@@ -24,8 +24,7 @@ package org.apache.mxnet
   * InferredShapes         jobject             Lorg/apache/mxnet/InferredShapes;   <init>(Z[[J[[J[[J)V
   * InferredTypes          jobject             Lorg/apache/mxnet/InferredTypes;    <init>(Z[I[I[I)V
   * ReshapedExecutor       jobject             Lorg/apache/mxnet/ReshapedExecutor; <init>(J[J[J[J)V
-  * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback;     invoke(Ljava/lang/String;J)V
-  * KVStoreUpdateCallback  jobject             Lorg/apache/mxnet/KVStoreUpdateCallback; invoke(IJJ)V
+  * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback; invoke(Ljava/lang/String;J)V
   * }}}
   *
   * ==Errors==
@@ -74,7 +73,7 @@ private[mxnet] final class LibInfo {
   /** Bytes that live arrays hold on all devices, without what is kept for reuse. */
   @native def memoryInUse(): Long
 
-  /** Tells the engine that the process ends: worker threads are joined, files of the profiler are written. */
+  /** Tells the engine that the process ends. */
   @native def notifyShutdown(): Unit
 
   /** Sets numpy shape semantics for the calling thread; returns what it was before. */
@@ -461,75 +460,6 @@ private[mxnet] final class LibInfo {
 
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
-
-  // RecordIO.
-
-  /** Opens a RecordIO file for writing. */
-  @native def recordIOWriterCreate(uri: String): Long
-
-  /** Closes a writer. */
-  @native def recordIOWriterFree(handle: Long): Unit
-
-  /** Appends one record: `length` bytes of `buffer` from `offset`. */
-  @native def recordIOWriterWrite(handle: Long, buffer: Array[Byte], offset: Int, length: Int): Unit
-
-  /** The byte position at which the next record will start. */
-  @native def recordIOWriterTell(handle: Long): Long
-
-  /** Opens a RecordIO file for reading. */
-  @native def recordIOReaderCreate(uri: String): Long
-
-  /** Closes a reader. */
-  @native def recordIOReaderFree(handle: Long): Unit
-
-  /** The next record; null at the end. */
-  @native def recordIOReaderRead(handle: Long): Array[Byte]
-
-  /** Goes to a byte position at which a record starts. */
-  @native def recordIOReaderSeek(handle: Long, position: Long): Unit
-
-  /** The byte position of the next record. */
-  @native def recordIOReaderTell(handle: Long): Long
-
-  // KVStore.
-
-  /** Creates a store of a type such as `local` or `device`. */
-  @native def kvstoreCreate(kind: String): Long
-
-  /** Frees a store. */
-  @native def kvstoreFree(handle: Long): Unit
-
-  /** The type that the store was created with. */
-  @native def kvstoreType(handle: Long): String
-
-  /** Sets first values. An integer key is given as its decimal text. */
-  @native def kvstoreInit(handle: Long, keys: Array[String], values: Array[Long]): Unit
-
-  /** Adds up the values that share a key, and hands each sum to the updater, or stores it if there is none. */
-  @native def kvstorePush(handle: Long, keys: Array[String], values: Array[Long], priority: Int): Unit
-
-  /** Copies what is stored into arrays. */
-  @native def kvstorePull(handle: Long, keys: Array[String], outs: Array[Long], priority: Int): Unit
-
-  /** Sets the function that merges a pushed value into the stored one; null restores plain assignment. */
-  @native def kvstoreSetUpdater(handle: Long, updater: KVStoreUpdateCallback): Unit
-
-  /** The rank of this worker, from 0. */
-  @native def kvstoreRank(handle: Long): Int
-
-  /** The number of workers. */
-  @native def kvstoreGroupSize(handle: Long): Int
-
-  // Profiler.
-
-  /** Configures the profiler; keys are those of `MXSetProcessProfilerConfig`. */
-  @native def profilerSetConfig(keys: Array[String], values: Array[String]): Unit
-
-  /** Stops (0) or runs (1) the profiler. */
-  @native def profilerSetState(state: Int): Unit
-
-  /** Writes the profile as Chrome trace JSON to the configured file. */
-  @native def profilerDump(finished: Boolean): Unit
 }
 
 private[mxnet] object LibInfo {
@@ -574,14 +504,4 @@ trait MXMonitorCallback {
     * @param arr a handle to the array, which belongs to the receiver
     */
   def invoke(name: String, arr: Base.NDArrayHandle): Unit
-}
-
-/** Merges pushed values into stored ones, on the thread that pushes. */
-private[mxnet] trait KVStoreUpdateCallback {
-
-  /** @param key the integer key; for a text key, the position at which it was initialised
-    * @param received a handle to the pushed sum, which belongs to the receiver
-    * @param local a handle to the stored value, to be changed in place; it belongs to the receiver
-    */
-  def invoke(key: Int, received: Base.NDArrayHandle, local: Base.NDArrayHandle): Unit
 }

@@ -195,7 +195,6 @@ class BadInputSuite extends munit.FunSuite {
   }
 
   test("settings of parts without an engine") {
-    fails("'runn'")(Profiler.profilerSetState("runn"))
     fails("0 batches")(new Monitor(0))
     fails("needs a shape")(Random.uniform(0f, 1f))
     fails("(2)", "(3)")(Random.normal(0f, 1f, Shape(2), out = NDArray.zeros(3)))
