@@ -1,6 +1,6 @@
 //! Times the neural-network kernels at the sizes of the performance goals: `conv_bench [filter] [seconds per kernel]`.
 //!
-//! Prints the median wall time in milliseconds. The number of threads follows `OMP_NUM_THREADS`.
+//! Prints the least and the median wall time in milliseconds. The number of threads follows `OMP_NUM_THREADS`.
 #![allow(clippy::print_stdout)] // its purpose
 
 use ferromx_kernels::conv::{
@@ -20,7 +20,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// The median time of a call.
+    /// The least and the median time of a call.
     fn time(&self, name: &str, mut f: impl FnMut()) {
         if !name.contains(&self.filter) {
             return;
@@ -33,7 +33,8 @@ impl Bench {
             times.push(start.elapsed());
         }
         times.sort();
-        println!("{name:44} {:9.4} ms", times[times.len() / 2].as_secs_f64() * 1e3);
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        println!("{name:44} min {:9.4} median {:9.4} ms", ms(times[0]), ms(times[times.len() / 2]));
     }
 }
 

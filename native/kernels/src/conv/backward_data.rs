@@ -6,7 +6,7 @@
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, pack_weights};
-use super::{ConvShape, check_len, depthwise};
+use super::{ConvEpilogue, ConvShape, check_len, depthwise, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
@@ -47,6 +47,13 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
         return depthwise::backward_data(shape, output_grad, weights, input_grad);
     }
     let kernel = T::microkernel();
+    if winograd::fits(shape) && winograd::pays::<T>(&winograd::adjoint(shape)) {
+        let adjoint = winograd::adjoint(shape);
+        return with_scratch(winograd::weights_len(&adjoint, kernel), |transformed: &mut [T]| {
+            winograd::transform_weights(&adjoint, kernel, weights, true, transformed);
+            winograd::forward(&adjoint, kernel, output_grad, transformed, &ConvEpilogue::default(), input_grad);
+        });
+    }
     let mut phases = phases(shape);
     let mut len = 0;
     for phase in &mut phases {

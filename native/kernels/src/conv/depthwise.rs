@@ -21,7 +21,7 @@ pub(super) fn is_depthwise(shape: &ConvShape) -> bool {
 }
 
 /// How a plane is laid out in working memory.
-struct Layout<'a> {
+pub(super) struct Layout<'a> {
     geometry: &'a Geometry,
     /// The first place in each dimension, not positive.
     origin: [isize; 3],
@@ -34,7 +34,7 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(geometry: &'a Geometry) -> Self {
+    pub fn new(geometry: &'a Geometry) -> Self {
         let extreme = |d: usize, f: fn(isize, isize) -> isize| geometry.taps.iter().map(|tap| tap[d]).fold(0, f);
         let origin: [isize; 3] = std::array::from_fn(|d| extreme(d, isize::min));
         let phase: [usize; 3] = std::array::from_fn(|d| {
@@ -49,8 +49,18 @@ impl<'a> Layout<'a> {
         layout
     }
 
+    /// What is laid out.
+    pub fn geometry(&self) -> &'a Geometry {
+        self.geometry
+    }
+
+    /// Where the working memory has the element that a tap of an output of the first plane of the grid reads.
+    pub fn tap(&self, tap: usize, row: usize, column: usize) -> usize {
+        self.taps[tap] + row * self.phase[2] + column
+    }
+
     /// Elements of working memory for a plane, with room for reading some more than the last outputs.
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.phase.iter().chain(&self.geometry.step).product::<usize>() + LANES
     }
 
@@ -72,7 +82,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Copies a plane to `to`, whose other elements are zero.
-    fn fill<T: Accum>(&self, plane: &[T], to: &mut [T]) {
+    pub fn fill<T: Accum>(&self, plane: &[T], to: &mut [T]) {
         let [_, height, width] = self.geometry.source;
         let step = self.geometry.step[2];
         for (row, from) in plane.chunks_exact(width.max(1)).enumerate() {

@@ -1,12 +1,11 @@
 //! The forward pass.
 
 use super::implicit::{Implicit, pack_weights};
-use super::{ConvShape, check_len, depthwise};
+use super::{ConvShape, check_len, depthwise, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::{Element, MicroKernel};
-use crate::simd::window::WindowElement;
 
 /// What is done to the output while it is in the cache: activation(output + bias + residual).
 #[derive(Clone, Copy)]
@@ -70,43 +69,69 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     }
 }
 
-/// Weights in the order in which the matrix product reads them, to be used many times.
+/// How a convolution is computed, and its weights are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    Depthwise,
+    Winograd,
+    Product,
+}
+
+impl Algorithm {
+    fn of<T: Accum>(shape: &ConvShape) -> Self {
+        shape.check();
+        if depthwise::is_depthwise(shape) {
+            Algorithm::Depthwise
+        } else if winograd::pays::<T>(shape) {
+            Algorithm::Winograd
+        } else {
+            Algorithm::Product
+        }
+    }
+
+    fn packed_len<T: Accum>(self, shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
+        match self {
+            Algorithm::Depthwise => shape.weights_len(),
+            Algorithm::Winograd => winograd::weights_len(shape, kernel),
+            Algorithm::Product => shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth()),
+        }
+    }
+
+    fn pack<T: Accum>(self, shape: &ConvShape, kernel: &MicroKernel<T>, weights: &[T], out: &mut [T]) {
+        check_len("weights", weights.len(), shape.weights_len(), shape);
+        match self {
+            Algorithm::Depthwise => out.copy_from_slice(weights),
+            Algorithm::Winograd => winograd::transform_weights(shape, kernel, weights, false, out),
+            Algorithm::Product => {
+                let (rows, depth) = (shape.group_out(), shape.depth());
+                parallel_rows(out, kernel.packed_a_len(rows, depth), 1, |group, out| {
+                    pack_weights(kernel, MatRef::row_major(&weights[group * rows * depth..], rows, depth), out);
+                });
+            }
+        }
+    }
+}
+
+/// Weights in the form in which the algorithm for their convolution reads them, to be used many times.
 pub struct PackedConvWeights<T: Real> {
     shape: ConvShape,
+    algorithm: Algorithm,
     kernel: &'static MicroKernel<T::Acc>,
     data: AlignedVec<T::Acc>,
 }
 
 impl<T: Real> PackedConvWeights<T> {
-    /// Packs the weights of a convolution. Of `shape`, batch and input may differ from those of later uses.
+    /// Packs the weights of a convolution. Of `shape`, batch and input may differ from those of later uses, but the
+    /// algorithm is chosen for those given here.
     ///
     /// # Panics
     /// When `weights` does not have the elements that `shape` says.
     pub fn new(shape: &ConvShape, weights: &[T]) -> Self {
-        let kernel = T::Acc::microkernel();
-        let mut data = AlignedVec::zeroed(packed_len(shape, kernel));
-        with_wide(weights, |weights| pack(shape, kernel, weights, &mut data));
-        PackedConvWeights { shape: *shape, kernel, data }
+        let (algorithm, kernel) = (Algorithm::of::<T::Acc>(shape), T::Acc::microkernel());
+        let mut data = AlignedVec::zeroed(algorithm.packed_len(shape, kernel));
+        with_wide(weights, |weights| algorithm.pack(shape, kernel, weights, &mut data));
+        PackedConvWeights { shape: *shape, algorithm, kernel, data }
     }
-}
-
-fn packed_len<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
-    shape.check();
-    if depthwise::is_depthwise(shape) {
-        return shape.weights_len();
-    }
-    shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth())
-}
-
-fn pack<T: WindowElement>(shape: &ConvShape, kernel: &MicroKernel<T>, weights: &[T], out: &mut [T]) {
-    check_len("weights", weights.len(), shape.weights_len(), shape);
-    if depthwise::is_depthwise(shape) {
-        return out.copy_from_slice(weights);
-    }
-    let (rows, depth) = (shape.group_out(), shape.depth());
-    parallel_rows(out, kernel.packed_a_len(rows, depth), 1, |group, out| {
-        pack_weights(kernel, MatRef::row_major(&weights[group * rows * depth..], rows, depth), out);
-    });
 }
 
 /// Convolves `input` with `weights` into `output`.
@@ -120,18 +145,18 @@ pub fn conv_forward<T: Real>(
     epilogue: &ConvEpilogue<'_, T>,
     output: &mut [T],
 ) {
-    let kernel = T::Acc::microkernel();
-    with_scratch(packed_len(shape, kernel), |packed: &mut [T::Acc]| {
-        with_wide(weights, |weights| pack(shape, kernel, weights, packed));
-        widened(shape, kernel, input, packed, epilogue, output);
+    let (algorithm, kernel) = (Algorithm::of::<T::Acc>(shape), T::Acc::microkernel());
+    with_scratch(algorithm.packed_len(shape, kernel), |packed: &mut [T::Acc]| {
+        with_wide(weights, |weights| algorithm.pack(shape, kernel, weights, packed));
+        widened(shape, algorithm, kernel, input, packed, epilogue, output);
     });
 }
 
 /// [`conv_forward`] with weights that were packed beforehand.
 ///
 /// # Panics
-/// When a slice does not have the elements that `shape` says, or the weights were packed for other channels or another
-/// kernel.
+/// When a slice does not have the elements that `shape` says, or the weights were packed for a shape that differs in more
+/// than batch and input.
 pub fn conv_forward_packed<T: Real>(
     shape: &ConvShape,
     input: &[T],
@@ -139,13 +164,18 @@ pub fn conv_forward_packed<T: Real>(
     epilogue: &ConvEpilogue<'_, T>,
     output: &mut [T],
 ) {
-    let sizes = |s: &ConvShape| (s.groups, s.in_channels, s.out_channels, s.kernel);
-    assert_eq!(sizes(shape), sizes(&weights.shape), "groups, channels and kernel of packed weights");
-    widened(shape, weights.kernel, input, &weights.data, epilogue, output);
+    let ConvShape { batch, input: size, .. } = *shape;
+    assert_eq!(*shape, ConvShape { batch, input: size, ..weights.shape }, "the shape that weights were packed for");
+    assert!(
+        weights.algorithm != Algorithm::Winograd || winograd::fits(shape),
+        "weights packed for two dimensions in a convolution of three"
+    );
+    widened(shape, weights.algorithm, weights.kernel, input, &weights.data, epilogue, output);
 }
 
 fn widened<T: Real>(
     shape: &ConvShape,
+    algorithm: Algorithm,
     kernel: &'static MicroKernel<T::Acc>,
     input: &[T],
     weights: &[T::Acc],
@@ -154,13 +184,14 @@ fn widened<T: Real>(
 ) {
     epilogue.widened(|epilogue| {
         with_wide(input, |input| {
-            with_wide_mut(output, |output| forward(shape, kernel, input, weights, epilogue, output));
+            with_wide_mut(output, |output| forward(shape, algorithm, kernel, input, weights, epilogue, output));
         });
     });
 }
 
 fn forward<T: Accum>(
     shape: &ConvShape,
+    algorithm: Algorithm,
     kernel: &'static MicroKernel<T>,
     input: &[T],
     weights: &[T],
@@ -174,9 +205,21 @@ fn forward<T: Accum>(
     if output.is_empty() {
         return;
     }
-    if depthwise::is_depthwise(shape) {
-        return depthwise::forward(shape, input, weights, epilogue, output);
+    match algorithm {
+        Algorithm::Depthwise => depthwise::forward(shape, input, weights, epilogue, output),
+        Algorithm::Winograd => winograd::forward(shape, kernel, input, weights, epilogue, output),
+        Algorithm::Product => product(shape, kernel, input, weights, epilogue, output),
     }
+}
+
+fn product<T: Accum>(
+    shape: &ConvShape,
+    kernel: &'static MicroKernel<T>,
+    input: &[T],
+    weights: &[T],
+    epilogue: &ConvEpilogue<'_, T>,
+    output: &mut [T],
+) {
     let geometry = shape.windows();
     let product = Implicit {
         kernel,

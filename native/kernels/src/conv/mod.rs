@@ -6,6 +6,10 @@
 //! weights turned round, one for each residue of the stride; the gradient of the weights is the product of the output's
 //! gradient with the windows. Results do not depend on the number of threads.
 //!
+//! Kernels of 3 x 3 taps without stride on many channels are computed in `f32` by Winograd's algorithm, whose rounding
+//! errors are some ten times as large; the environment variable `MXNET_EXACT_CONV=1` turns that off. Depthwise
+//! convolution has loops of its own.
+//!
 //! | of a deconvolution with data x, weights w, result y | is |
 //! |---|---|
 //! | y | [`conv_backward_data`] of x as the gradient of an output |
@@ -20,6 +24,7 @@ mod geometry;
 mod implicit;
 #[cfg(test)]
 mod tests;
+mod winograd;
 
 pub use backward_data::conv_backward_data;
 pub use backward_weights::{conv_backward_bias, conv_backward_weights};

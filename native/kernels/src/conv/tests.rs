@@ -157,9 +157,35 @@ fn equals_the_definition() {
     check::<bf16>(1e-1);
 }
 
+/// Shapes that Winograd's algorithm is used for.
+fn winograd_shapes() -> Vec<ConvShape> {
+    let one = [1, 1];
+    vec![
+        plane([3, 1, 33, 40], [[14, 14], [3, 3], one, one, one]),
+        plane([9, 1, 32, 45], [[15, 16], [3, 3], one, one, one]),
+        plane([1, 1, 40, 170], [[27, 30], [3, 3], one, [0, 0], one]),
+        plane([2, 2, 64, 70], [[26, 25], [3, 3], one, [2, 1], one]),
+        plane([1, 1, 530, 32], [[16, 16], [3, 3], one, one, one]),
+    ]
+}
+
+#[test]
+fn winograd_is_close_to_the_definition() {
+    for s in winograd_shapes() {
+        assert!(winograd::pays::<f32>(&s), "{s:?}");
+        let case = case::<f32>(&s);
+        let exact = Case { input: wide(&case.input), weights: wide(&case.weights), grad: wide(&case.grad) };
+        let (got, want) = (run(&s, &case), run(&s, &exact));
+        for (name, (got, want)) in ["output", "input gradient", "weight gradient"].iter().zip(got.iter().zip(&want)) {
+            // The sums have a deviation of about 10, and cancel where they are small.
+            close(&wide(got), want, 1e-3, &format!("{name} of {s:?}"));
+        }
+    }
+}
+
 #[test]
 fn epilogue_and_packed_weights() {
-    for s in shapes() {
+    for s in shapes().into_iter().chain(winograd_shapes()) {
         let Case { input, weights, grad: residual } = case::<f32>(&s);
         let bias: Vec<f32> = random(s.out_channels, 4).iter().map(|x| *x as f32).collect();
         let mut want = vec![0.0; s.output_len()];
@@ -182,7 +208,7 @@ fn threads_do_not_change_bits() {
         plane([3, 1, 60, 64], [[28, 30], [3, 3], [1, 1], [1, 1], [1, 1]]),
         plane([17, 2, 16, 32], [[14, 15], [3, 3], [2, 2], [1, 1], [1, 1]]),
     ];
-    for s in larger.iter().chain(&shapes()) {
+    for s in larger.iter().chain(&shapes()).chain(&winograd_shapes()) {
         let case = case::<f32>(s);
         let results = [1, 2, 7].map(|threads| {
             let before = set_num_threads(threads);

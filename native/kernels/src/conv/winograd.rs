@@ -1,0 +1,389 @@
+//! Convolution with 3 x 3 kernels and no stride by the minimal filtering algorithm F(4 x 4, 3 x 3) of Winograd (Lavin
+//! and Gray, "Fast algorithms for convolutional neural networks", 2016): tiles of 4 x 4 outputs from 6 x 6 inputs with
+//! 36 products for each pair of channels where the definition takes 144.
+//!
+//! Tiles are transformed side by side, one in each lane of a slot; the products over channels are matrix products, one
+//! for each of the 36 transformed elements. Rounding errors are some ten times those of the definition.
+
+use super::ConvShape;
+use super::depthwise::Layout;
+use super::forward::ConvEpilogue;
+use super::geometry::Geometry;
+use super::implicit::with_plans;
+use crate::float::Accum;
+use crate::par::{MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
+use crate::simd::microkernel::{MicroKernel, Panel};
+use crate::simd::window::WindowPlan;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Elements of a transformed tile.
+const ELEMENTS: usize = 36;
+/// Outputs of a tile in each dimension.
+const TILE: usize = 4;
+/// Tiles that are transformed side by side.
+const SLOT: usize = 16;
+/// Elements between channels of transformed tiles: an odd number of cache lines, so that channels differ in their sets.
+const STRIDE: usize = ELEMENTS * 2 * SLOT + SLOT;
+/// The fewest channels, in and out, for which the transforms pay.
+const MIN_CHANNELS: usize = 32;
+
+/// Whether convolutions must have the rounding errors of the definition: the environment variable `MXNET_EXACT_CONV`
+/// is 1. Found out once.
+fn exact() -> bool {
+    static EXACT: OnceLock<bool> = OnceLock::new();
+    *EXACT.get_or_init(|| std::env::var("MXNET_EXACT_CONV").is_ok_and(|value| value.trim() == "1"))
+}
+
+/// Whether a convolution is one of 3 x 3 taps without stride and has enough channels and pixels to gain.
+pub(super) fn pays<T: Accum>(shape: &ConvShape) -> bool {
+    let output = shape.output();
+    let tiles = output[1].div_ceil(TILE) * output[2].div_ceil(TILE);
+    let computed = tiles.next_multiple_of(SLOT) * TILE * TILE;
+    let channels = shape.group_in().min(shape.group_out());
+    !exact()
+        && size_of::<T>() == size_of::<f32>()
+        && fits(shape)
+        && channels >= MIN_CHANNELS
+        && 5 * output[1] * output[2] >= 3 * computed
+}
+
+/// Whether the algorithm computes this.
+pub(super) fn fits(shape: &ConvShape) -> bool {
+    shape.kernel == [1, 3, 3]
+        && shape.input[0] == 1
+        && shape.stride == [1; 3]
+        && shape.dilate == [1; 3]
+        && shape.pad[0] == 0
+        && shape.pad[1..].iter().all(|&pad| pad <= 2)
+}
+
+/// The convolution of the gradient of the output that gives the gradient of the input.
+pub(super) fn adjoint(shape: &ConvShape) -> ConvShape {
+    ConvShape {
+        in_channels: shape.out_channels,
+        out_channels: shape.in_channels,
+        input: shape.output(),
+        pad: [0, 2 - shape.pad[1], 2 - shape.pad[2]],
+        ..*shape
+    }
+}
+
+/// Elements of the transformed weights.
+pub(super) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) -> usize {
+    shape.groups * ELEMENTS * kernel.packed_a_len(shape.group_out(), shape.group_in())
+}
+
+/// Transforms the weights of `shape` into panels of `mr` output channels, each [element][input channel][mr].
+///
+/// With `adjoint`, the weights are those of the convolution whose gradient `shape` computes: (input channels, output
+/// channels, taps) and turned round.
+pub(super) fn transform_weights<T: Accum>(
+    shape: &ConvShape,
+    kernel: &MicroKernel<T>,
+    weights: &[T],
+    adjoint: bool,
+    out: &mut [T],
+) {
+    let (rows, channels, mr) = (shape.group_out(), shape.group_in(), kernel.mr());
+    let panels = rows.div_ceil(mr);
+    parallel_rows(out, ELEMENTS * channels * mr, 1, |i, out| {
+        let (group, panel) = (i / panels, i % panels);
+        let weights = &weights[group * rows * channels * 9..][..rows * channels * 9];
+        for channel in 0..channels {
+            for lane in 0..mr.min(rows - panel * mr) {
+                let row = panel * mr + lane;
+                let at = if adjoint { channel * rows + row } else { row * channels + channel };
+                let taps = &weights[at * 9..][..9];
+                let tile = weight_tile(|tap| if adjoint { taps[8 - tap] } else { taps[tap] });
+                for (element, value) in tile.into_iter().enumerate() {
+                    out[(element * channels + channel) * mr + lane] = value;
+                }
+            }
+        }
+    });
+}
+
+/// G g G^T.
+fn weight_tile<T: Accum>(tap: impl Fn(usize) -> T) -> [T; ELEMENTS] {
+    let c = |x: f64| T::of(x);
+    let half = |g: [T; 3]| {
+        let (even, odd) = (g[0] + g[2], g[1]);
+        let (wide, step) = (g[0] + g[2] * c(4.0), g[1] * c(2.0));
+        [
+            g[0] * c(0.25),
+            -(even + odd) * c(1.0 / 6.0),
+            (odd - even) * c(1.0 / 6.0),
+            (wide + step) * c(1.0 / 24.0),
+            (wide - step) * c(1.0 / 24.0),
+            g[2],
+        ]
+    };
+    let columns: [[T; 6]; 3] = std::array::from_fn(|j| half([tap(j), tap(3 + j), tap(6 + j)]));
+    let mut tile = [T::zero(); ELEMENTS];
+    for i in 0..6 {
+        tile[6 * i..6 * i + 6].copy_from_slice(&half([columns[0][i], columns[1][i], columns[2][i]]));
+    }
+    tile
+}
+
+/// B^T d, for six values.
+#[inline(always)]
+fn input_half<T: Accum>(d: [T; 6]) -> [T; 6] {
+    let c = |x: f64| T::of(x);
+    let (a, b) = (d[4] - d[2] * c(4.0), d[3] - d[1] * c(4.0));
+    let (e, f) = (d[4] - d[2], (d[3] - d[1]) * c(2.0));
+    [d[0] * c(4.0) - d[2] * c(5.0) + d[4], a + b, a - b, e + f, e - f, d[1] * c(4.0) - d[3] * c(5.0) + d[5]]
+}
+
+/// A^T m, for six values.
+#[inline(always)]
+fn output_half<T: Accum>(m: [T; 6]) -> [T; 4] {
+    let c = |x: f64| T::of(x);
+    let (p, q, r, t) = (m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]);
+    [m[0] + p + r, q + t * c(2.0), p + r * c(4.0), q + t * c(8.0) + m[5]]
+}
+
+crate::simd::per_isa! {
+    /// B^T d B for the tiles of a slot: `from` has the 6 x 6 elements of `SLOT` tiles side by side; in `to`, elements are
+    /// `2 * SLOT` apart.
+    fn transform_inputs<T: Accum>(from: &[T], to: &mut [T]) {
+        let (from, to) = (&from[..ELEMENTS * SLOT], &mut to[..ELEMENTS * 2 * SLOT - SLOT]);
+        let mut half = [[T::zero(); SLOT]; ELEMENTS];
+        for row in 0..6 {
+            for lane in 0..SLOT {
+                let values = input_half(std::array::from_fn(|i| from[(6 * row + i) * SLOT + lane]));
+                for i in 0..6 {
+                    half[6 * row + i][lane] = values[i];
+                }
+            }
+        }
+        for column in 0..6 {
+            for lane in 0..SLOT {
+                let values = input_half(std::array::from_fn(|i| half[6 * i + column][lane]));
+                for i in 0..6 {
+                    to[(6 * i + column) * 2 * SLOT + lane] = values[i];
+                }
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// A^T m A for the tiles of a slot: row `i` of the outputs of all tiles, one tile after the other, is `to[i]`.
+    fn transform_outputs<T: Accum>(from: &[T], to: &mut [[T; TILE * SLOT]; TILE]) {
+        let from = &from[..ELEMENTS * 2 * SLOT - SLOT];
+        let mut half = [[T::zero(); SLOT]; TILE * 6];
+        for column in 0..6 {
+            for lane in 0..SLOT {
+                let values = output_half(std::array::from_fn(|i| from[(6 * i + column) * 2 * SLOT + lane]));
+                for i in 0..TILE {
+                    half[6 * i + column][lane] = values[i];
+                }
+            }
+        }
+        for (row, to) in to.iter_mut().enumerate() {
+            for lane in 0..SLOT {
+                let values = output_half(std::array::from_fn(|i| half[6 * row + i][lane]));
+                for i in 0..TILE {
+                    to[TILE * lane + i] = values[i];
+                }
+            }
+        }
+    }
+}
+
+/// Up to `SLOT` neighbouring tiles of an image.
+#[derive(Clone, Debug)]
+struct Slot {
+    /// The image, relative to those of the task.
+    image: usize,
+    tiles: Range<usize>,
+}
+
+/// One call.
+struct Winograd<'a, T: Accum> {
+    shape: &'a ConvShape,
+    kernel: &'static MicroKernel<T>,
+    layout: &'a Layout<'a>,
+    weights: &'a [T],
+    input: &'a [T],
+    epilogue: &'a ConvEpilogue<'a, T>,
+}
+
+/// Convolves `input` with transformed weights into `output`. `shape` must be one that [`pays`].
+pub(super) fn forward<T: Accum>(
+    shape: &ConvShape,
+    kernel: &'static MicroKernel<T>,
+    input: &[T],
+    weights: &[T],
+    epilogue: &ConvEpilogue<'_, T>,
+    output: &mut [T],
+) {
+    let [_, height, width] = shape.output();
+    let geometry = Geometry {
+        grid: [1, height.div_ceil(TILE), width.div_ceil(TILE)],
+        source: shape.input,
+        step: [1, TILE, TILE],
+        taps: (0..ELEMENTS as isize)
+            .map(|i| [0, i / 6 - shape.pad[1] as isize, i % 6 - shape.pad[2] as isize])
+            .collect(),
+    };
+    let layout = Layout::new(&geometry);
+    let call = Winograd { shape, kernel, layout: &layout, weights, input, epilogue };
+    let (rows, pixels) = (shape.group_out(), height * width);
+    let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
+    // Two images fill a panel where one fills half of it; few images are divided by output channels.
+    let (threads, half) = (num_threads(), geometry.pixels() <= SLOT);
+    if shape.groups == 1 && shape.batch < 2 * threads && threads > 1 {
+        let tiles = rows.div_ceil(kernel.mr());
+        let parts = (2 * threads).div_ceil(shape.batch).min(tiles.div_ceil(4)).max(1);
+        let part = tiles.div_ceil(parts) * kernel.mr();
+        let mut out = out;
+        for n in 0..shape.batch {
+            parallel_blocks(out.block(n * rows, 0, rows, pixels), part, pixels, |row, _, mut block| {
+                let rows = row..row + block.rows();
+                call.group(0, rows, n..n + 1, &mut block);
+            });
+        }
+        return;
+    }
+    let images = if half && shape.batch >= 4 * threads { 2 } else { 1 };
+    parallel_blocks(out, images * shape.out_channels, pixels, |row, _, mut block| {
+        let first = row / shape.out_channels;
+        let images = first..first + block.rows() / shape.out_channels;
+        for group in 0..shape.groups {
+            call.group(group, 0..rows, images.clone(), &mut block);
+        }
+    });
+}
+
+impl<T: Accum> Winograd<'_, T> {
+    /// Some output channels of a group for some images. The rows of `out` are all channels of these images, or these
+    /// channels of one.
+    fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, out: &mut MatMut<'_, T>) {
+        let (channels, tiles) = (self.shape.group_in(), self.layout.geometry().pixels());
+        let slots: Vec<Slot> = (0..images.len())
+            .flat_map(|image| {
+                (0..tiles).step_by(SLOT).map(move |start| Slot { image, tiles: start..(start + SLOT).min(tiles) })
+            })
+            .collect();
+        let phases = self.layout.len();
+        with_plans(2, |plans| {
+            with_scratch(images.len() * channels * phases, |source: &mut [T]| {
+                source.fill(T::zero());
+                let plane = self.layout.geometry().plane();
+                for (i, to) in source.chunks_exact_mut(phases).enumerate() {
+                    let channel =
+                        (images.start + i / channels) * self.shape.in_channels + group * channels + i % channels;
+                    self.layout.fill(&self.input[channel * plane..(channel + 1) * plane], to);
+                }
+                with_scratch((channels + rows.len()) * STRIDE, |tiles: &mut [T]| {
+                    let (inputs, outputs) = tiles.split_at_mut(channels * STRIDE);
+                    for slots in slots.chunks(2) {
+                        for (i, slot) in slots.iter().enumerate() {
+                            self.plan(slot, &mut plans[i]);
+                            let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
+                            transform_channels(&plans[i], image, inputs, i * SLOT);
+                        }
+                        self.multiply(group, &rows, slots.len() * SLOT, inputs, outputs);
+                        for (i, slot) in slots.iter().enumerate() {
+                            self.write(
+                                slot,
+                                &outputs[i * SLOT..],
+                                self.first_row(group, &rows, slot.image, out),
+                                rows.len(),
+                                out,
+                            );
+                        }
+                    }
+                });
+            });
+        });
+        if self.epilogue.is_empty() {
+            return;
+        }
+        let pixels = out.cols();
+        for image in 0..images.len() {
+            let first = self.first_row(group, &rows, image, out);
+            let row = (images.start + image) * self.shape.out_channels + group * self.shape.group_out() + rows.start;
+            self.epilogue.apply(self.shape, pixels, row, 0, out.block(first, 0, rows.len(), pixels));
+        }
+    }
+
+    /// The row of `out` of the first of the channels.
+    fn first_row(&self, group: usize, rows: &Range<usize>, image: usize, out: &MatMut<'_, T>) -> usize {
+        if out.rows() == rows.len() { 0 } else { image * self.shape.out_channels + group * self.shape.group_out() }
+    }
+
+    /// Plans the panel of the 6 x 6 inputs of the tiles of a slot.
+    fn plan(&self, slot: &Slot, plan: &mut WindowPlan) {
+        plan.reset(SLOT, 1, self.layout.len());
+        let across = self.layout.geometry().grid[2];
+        for element in 0..ELEMENTS {
+            let mut tile = slot.tiles.start;
+            while tile < slot.tiles.end {
+                let count = (across - tile % across).min(slot.tiles.end - tile);
+                let source = self.layout.tap(element, tile / across, tile % across);
+                plan.push_run(tile - slot.tiles.start, count, source);
+                tile += count;
+            }
+            plan.end_tap();
+        }
+    }
+
+    /// The 36 matrix products.
+    fn multiply(&self, group: usize, rows: &Range<usize>, cols: usize, inputs: &[T], outputs: &mut [T]) {
+        /// The longest inner dimension of a product.
+        const DEPTH: usize = 512;
+        let (channels, mr, nr) = (self.shape.group_in(), self.kernel.mr(), self.kernel.nr());
+        let panel = ELEMENTS * channels * mr;
+        let first = group * self.shape.group_out().div_ceil(mr);
+        for element in 0..ELEMENTS {
+            let mut out = MatMut::new(&mut outputs[element * 2 * SLOT..], rows.len(), cols, STRIDE);
+            for start in (0..channels).step_by(DEPTH) {
+                let depth = DEPTH.min(channels - start);
+                let inputs = &inputs[start * STRIDE + element * 2 * SLOT..];
+                for (row, col) in
+                    rows.clone().step_by(mr).flat_map(|row| (0..cols).step_by(nr).map(move |col| (row, col)))
+                {
+                    let weights = &self.weights[(first + row / mr) * panel + (element * channels + start) * mr..];
+                    let (a, b) = (Panel { data: weights, step: mr }, Panel { data: &inputs[col..], step: STRIDE });
+                    let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
+                    self.kernel.tile(depth, T::one(), a, b, tile, start > 0);
+                }
+            }
+        }
+    }
+
+    /// Transforms the results of a slot back and writes them to the output, from row `first` on.
+    fn write(&self, slot: &Slot, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
+        let [_, height, width] = self.shape.output();
+        let across = self.layout.geometry().grid[2];
+        let mut values = [[T::zero(); TILE * SLOT]; TILE];
+        for row in 0..rows {
+            transform_outputs(&tiles[row * STRIDE..], &mut values);
+            let plane = out.row_mut(first + row);
+            let mut tile = slot.tiles.start;
+            while tile < slot.tiles.end {
+                let count = (across - tile % across).min(slot.tiles.end - tile);
+                let (y, x) = (tile / across * TILE, tile % across * TILE);
+                let len = (count * TILE).min(width - x);
+                for (i, values) in values.iter().enumerate().take(height - y) {
+                    let from = &values[(tile - slot.tiles.start) * TILE..][..len];
+                    plane[(y + i) * width + x..][..len].copy_from_slice(from);
+                }
+                tile += count;
+            }
+        }
+    }
+}
+
+/// Transforms the tiles of a slot for all channels, to the lanes from `lane` on.
+fn transform_channels<T: Accum>(plan: &WindowPlan, image: &[T], inputs: &mut [T], lane: usize) {
+    let mut panel = [T::zero(); ELEMENTS * SLOT];
+    for (channel, to) in inputs.chunks_exact_mut(STRIDE).enumerate() {
+        T::pack(plan, image, channel * ELEMENTS..(channel + 1) * ELEMENTS, &mut panel);
+        transform_inputs(&panel, &mut to[lane..]);
+    }
+}
