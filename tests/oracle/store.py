@@ -61,6 +61,7 @@ class Store:
             line["imperative"] = True
         if case.grad is not None:
             line["req"] = case.req
+            line["wrt"] = names if case.grad == "all" else case.grad
         if case.compare != "data":
             line["compare"] = case.compare
         for key in ("rtol", "atol"):

@@ -1,0 +1,186 @@
+//! The runner that calls the Rust facade.
+
+use std::collections::BTreeMap;
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{self, Req};
+use ferromx_ops::registry;
+use ferromx_runtime::executor::{Bound, Executor};
+use ferromx_runtime::graph::op_call;
+use ferromx_runtime::imperative::invoke;
+use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
+
+use crate::golden::{GradReq, GraphCase, InferCase, OpCase, Stored};
+use crate::value::Array;
+use crate::{GraphResult, Inferred, OpResult, Runner};
+
+/// Runs cases in this process.
+pub struct Engine;
+
+impl Runner for Engine {
+    fn has_operator(&self, name: &str) -> bool {
+        registry::find(name).is_ok()
+    }
+
+    fn run(&self, case: &OpCase) -> Result<OpResult, String> {
+        let run = if case.imperative { run_on_arrays } else { run_bound };
+        run(case).map_err(|e| e.to_string())
+    }
+
+    fn infer(&self, case: &InferCase) -> Result<Inferred, String> {
+        infer(case).map_err(|e| e.to_string())
+    }
+
+    fn graph(&self, case: &GraphCase) -> Result<GraphResult, String> {
+        graph(case).map_err(|e| e.to_string())
+    }
+}
+
+fn attributes(attrs: &BTreeMap<String, String>) -> Attrs {
+    attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn to_engine(stored: &Stored) -> Result<NDArray> {
+    let array = NDArray::empty(&Shape::new(&stored.shape), stored.dtype, Context::default())?;
+    storage::write_bytes(&array, |to| to.copy_from_slice(&stored.bytes));
+    Ok(array)
+}
+
+fn from_engine(array: &NDArray) -> Array {
+    let bytes = storage::read_bytes(array, <[u8]>::to_vec);
+    Array { dtype: array.dtype(), shape: array.shape().dims().to_vec(), bytes }
+}
+
+fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
+    let call = op_call(&case.op, &attributes(&case.attrs))?;
+    let inputs: Vec<NDArray> = case.inputs.iter().map(to_engine).collect::<Result<_>>()?;
+    let outputs = invoke(&call, Some(Context::default()), &inputs, &[], case.train)?;
+    let visible = call.def.num_visible(&call.params);
+    Ok(OpResult {
+        outputs: outputs.iter().take(visible).map(from_engine).collect(),
+        grads: Ok(BTreeMap::new()),
+        aux: BTreeMap::new(),
+    })
+}
+
+fn run_bound(case: &OpCase) -> Result<OpResult> {
+    let variables: Vec<Symbol> = case.inputs.iter().map(|i| Symbol::variable(&i.name, Attrs::new())).collect();
+    let symbol = AtomicSymbol::new(&case.op, attributes(&case.attrs))?.compose("op", &variables, None)?;
+    let find = |name: &String| {
+        let stored = case.inputs.iter().find(|i| i.name == *name);
+        to_engine(stored.ok_or_else(|| Error::NotFound(format!("the case has no input {name}")))?)
+    };
+    let names = symbol.list_arguments();
+    let args: Vec<NDArray> = names.iter().map(find).collect::<Result<_>>()?;
+    let aux_names = symbol.list_auxiliary_states();
+    let aux: Vec<NDArray> = aux_names.iter().map(find).collect::<Result<_>>()?;
+    let wanted = |name: &String| case.req.filter(|_| case.wrt.contains(name));
+    let reqs = names.iter().map(|n| match wanted(n) {
+        None => Req::Null,
+        Some(GradReq::Write) => Req::Write,
+        Some(GradReq::Add) => Req::Add,
+    });
+    let grads = names.iter().zip(&args).map(|(n, a)| wanted(n).map(|_| gradient_before(case, n, a)).transpose());
+    let bound = Bound { grads: grads.collect::<Result<_>>()?, reqs: reqs.collect(), args, aux };
+    let executor = Executor::bind(&symbol, Context::default(), bound, None)?;
+    executor.forward(case.train)?;
+    let outputs = executor.outputs().iter().map(from_engine).collect();
+    let grads = backward(case, &executor, &names).map_err(|e| e.to_string());
+    let aux = aux_names.into_iter().zip(executor.aux().iter().map(from_engine)).collect();
+    Ok(OpResult { outputs, grads, aux })
+}
+
+/// A gradient array as the case wants to find it: filled for `add`, else with ones, which `write` must replace.
+fn gradient_before(case: &OpCase, name: &str, like: &NDArray) -> Result<NDArray> {
+    match case.grads_before.iter().find(|g| g.name == name) {
+        Some(before) => to_engine(before),
+        None => {
+            let array = NDArray::empty(like.shape(), like.dtype(), like.context())?;
+            storage::write_bytes(&array, |to| to.fill(1));
+            Ok(array)
+        }
+    }
+}
+
+fn backward(case: &OpCase, executor: &Executor, names: &[String]) -> Result<BTreeMap<String, Array>> {
+    if executor.grads().iter().all(Option::is_none) {
+        return Ok(BTreeMap::new());
+    }
+    let heads: Vec<NDArray> = case.head_grads.iter().map(to_engine).collect::<Result<_>>()?;
+    executor.backward(&heads, case.train)?;
+    let grads = names.iter().zip(executor.grads());
+    Ok(grads.filter_map(|(name, g)| Some((name.clone(), from_engine(g.as_ref()?)))).collect())
+}
+
+fn shape_text(shape: &Shape, np_shape: bool) -> String {
+    if np_shape && !shape.ndim_is_known() {
+        return "?".to_owned();
+    }
+    let dims = if np_shape { shape.dims().to_vec() } else { shape.to_legacy().to_vec() };
+    let dims: Vec<String> = dims.iter().map(i64::to_string).collect();
+    format!("[{}]", dims.join(","))
+}
+
+fn texts<T>(inferred: &symbol_infer::Inferred<T>, text: impl Fn(&T) -> String) -> Inferred {
+    let all = |values: &[T]| values.iter().map(&text).collect();
+    Inferred { arg: all(&inferred.args), out: all(&inferred.outputs), aux: all(&inferred.aux) }
+}
+
+fn shapes(symbol: &Symbol, known: Vec<(String, &Vec<i64>)>, np_shape: bool) -> Result<Inferred> {
+    let from = if np_shape { Shape::new } else { Shape::from_legacy };
+    let known: Vec<(String, Shape)> = known.into_iter().map(|(name, dims)| (name, from(dims))).collect();
+    Ok(texts(&infer_shapes(symbol, &known)?, |s| shape_text(s, np_shape)))
+}
+
+fn types(symbol: &Symbol, known: Vec<(String, &String)>) -> Result<Inferred> {
+    let known = known.into_iter().map(|(name, dtype)| Ok((name, dtype.parse::<DType>().map_err(Error::Param)?)));
+    let known: Vec<(String, DType)> = known.collect::<Result<_>>()?;
+    Ok(texts(&infer_dtypes(symbol, &known)?, |d| d.map_or("?".to_owned(), |d| d.name().to_owned())))
+}
+
+fn infer(case: &InferCase) -> Result<Inferred> {
+    let symbol = AtomicSymbol::new(&case.op, attributes(&case.attrs))?.compose("op", &[], None)?;
+    let listed = |names: &[String]| names.iter().map(|n| format!("op_{n}")).collect::<Vec<_>>();
+    for (given, expected) in [
+        (symbol.list_arguments(), listed(&case.arg_names)),
+        (symbol.list_auxiliary_states(), listed(&case.aux_names)),
+        (symbol.list_outputs(), listed(&case.output_names)),
+    ] {
+        if given != expected && !expected.is_empty() {
+            return Err(Error::Value(format!("the names are {given:?}, expected {expected:?}")));
+        }
+    }
+    match (&case.shapes, &case.types) {
+        (Some(known), _) => {
+            shapes(&symbol, known.iter().map(|(n, s)| (format!("op_{n}"), s)).collect(), case.np_shape)
+        }
+        (None, Some(known)) => types(&symbol, known.iter().map(|(n, t)| (format!("op_{n}"), t)).collect()),
+        (None, None) => Err(Error::Value("the case says neither shapes nor types".to_owned())),
+    }
+}
+
+fn graph(case: &GraphCase) -> Result<GraphResult> {
+    let symbol = Symbol::from_json(&case.json)?;
+    let mut attrs: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for (key, value) in symbol.list_attr() {
+        if let Some((node, key)) = key.split_once('$') {
+            attrs.entry(node.to_owned()).or_default().insert(key.to_owned(), value);
+        }
+    }
+    Ok(GraphResult {
+        arg_names: symbol.list_arguments(),
+        aux_names: symbol.list_auxiliary_states(),
+        output_names: symbol.list_outputs(),
+        internals: symbol.internals().list_outputs(),
+        attrs,
+        json: symbol.to_json(),
+        shapes: shapes(&symbol, case.shapes.iter().map(|(n, s)| (n.clone(), s)).collect(), false)?,
+        types: types(&symbol, case.types.iter().map(|(n, t)| (n.clone(), t)).collect())?,
+    })
+}

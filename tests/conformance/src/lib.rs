@@ -1,0 +1,83 @@
+//! Conformance: what MXNet 1.9.1 answers (`tests/oracle`) against what an implementation answers.
+//!
+//! [`golden`] reads the cases, a [`Runner`] carries one out, [`check`] compares, [`suite`] does this for a whole family and
+//! counts. [`engine::Engine`] is the runner that calls the Rust facade; runners through the C API or the JVM implement
+//! the same trait.
+
+pub mod check;
+pub mod engine;
+pub mod golden;
+pub mod suite;
+pub mod value;
+
+use std::collections::BTreeMap;
+
+use golden::{GraphCase, InferCase, OpCase};
+use value::Array;
+
+/// A way to carry out cases.
+pub trait Runner {
+    /// Whether the implementation knows an operator of this name.
+    fn has_operator(&self, name: &str) -> bool;
+
+    /// Runs one operator.
+    ///
+    /// # Errors
+    /// The implementation's message, when it refuses the call before the outputs are computed.
+    fn run(&self, case: &OpCase) -> Result<OpResult, String>;
+
+    /// Infers shapes or types.
+    ///
+    /// # Errors
+    /// The implementation's message.
+    fn infer(&self, case: &InferCase) -> Result<Inferred, String>;
+
+    /// Loads a network and describes it.
+    ///
+    /// # Errors
+    /// The implementation's message.
+    fn graph(&self, case: &GraphCase) -> Result<GraphResult, String>;
+}
+
+/// What running an operator gave.
+#[derive(Debug, Clone)]
+pub struct OpResult {
+    /// The visible outputs.
+    pub outputs: Vec<Array>,
+    /// The gradients that were asked for, by input name, or why there are none. Empty when none were asked for.
+    pub grads: Result<BTreeMap<String, Array>, String>,
+    /// Auxiliary or updated states after the call, by input name.
+    pub aux: BTreeMap<String, Array>,
+}
+
+/// A shape or type per argument, output and auxiliary state, as text: `[2,0]`, `float32`, `?` where nothing is known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Inferred {
+    /// Arguments in listing order.
+    pub arg: Vec<String>,
+    /// Outputs.
+    pub out: Vec<String>,
+    /// Auxiliary states.
+    pub aux: Vec<String>,
+}
+
+/// What an implementation makes of a saved network.
+#[derive(Debug, Clone)]
+pub struct GraphResult {
+    /// Names of arguments.
+    pub arg_names: Vec<String>,
+    /// Names of auxiliary states.
+    pub aux_names: Vec<String>,
+    /// Names of outputs.
+    pub output_names: Vec<String>,
+    /// Names of the outputs of all nodes.
+    pub internals: Vec<String>,
+    /// Attributes by node and key.
+    pub attrs: BTreeMap<String, BTreeMap<String, String>>,
+    /// The network saved again.
+    pub json: String,
+    /// Shapes from the case's shapes.
+    pub shapes: Inferred,
+    /// Types from the case's types.
+    pub types: Inferred,
+}

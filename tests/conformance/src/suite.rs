@@ -1,0 +1,145 @@
+//! Runs families and counts.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use crate::Runner;
+use crate::check::{PANIC, check};
+use crate::golden::{self, Case};
+
+/// The differences from MXNet that are meant, and the operators that are not there: `known-differences.txt`.
+///
+/// Each line is an id (`family/operator/number`, `family/operator/*`) or `operator NAME`, then a colon and the reason.
+#[derive(Debug, Default)]
+pub struct Known {
+    ids: BTreeSet<String>,
+    operators: BTreeSet<String>,
+}
+
+impl Known {
+    /// The file of this crate.
+    ///
+    /// # Errors
+    /// See [`Known::parse`].
+    pub fn of_repository() -> Result<Known, String> {
+        Known::parse(include_str!("../known-differences.txt"))
+    }
+
+    /// Reads the list; lines that start with `#` are comments.
+    ///
+    /// # Errors
+    /// A line without a reason.
+    pub fn parse(text: &str) -> Result<Known, String> {
+        let mut known = Known::default();
+        for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            let (entry, _reason) = (line.split_once(": "))
+                .filter(|(_, reason)| !reason.trim().is_empty())
+                .ok_or_else(|| format!("known-differences.txt: '{line}' gives no reason"))?;
+            match entry.strip_prefix("operator ") {
+                Some(name) => known.operators.insert(name.to_owned()),
+                None => known.ids.insert(entry.to_owned()),
+            };
+        }
+        Ok(known)
+    }
+
+    /// The entry that covers a case.
+    fn entry(&self, id: &str) -> Option<&str> {
+        let all = id.rsplit_once('/').map(|(operator, _)| format!("{operator}/*"));
+        self.ids.get(id).or_else(|| self.ids.get(&all?)).map(String::as_str)
+    }
+}
+
+/// What became of a family.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Name of the family.
+    pub family: String,
+    /// Cases that agree.
+    pub passed: usize,
+    /// Cases that are known to differ, and do.
+    pub known: usize,
+    /// Cases of operators that are listed as not there.
+    pub absent: usize,
+    /// What is wrong: the id of the case and why.
+    pub failures: Vec<(String, String)>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<10} {:>5} agree", self.family, self.passed)?;
+        for (count, what) in [
+            (self.known, "differ as documented"),
+            (self.absent, "of operators not there"),
+            (self.failures.len(), "WRONG"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs the cases of a family.
+///
+/// # Errors
+/// The goldens cannot be read.
+pub fn run(runner: &dyn Runner, folder: &Path, family: &str, known: &Known) -> Result<Report, String> {
+    let mut report = Report { family: family.to_owned(), ..Report::default() };
+    let mut stale: BTreeSet<&str> =
+        known.ids.iter().map(String::as_str).filter(|id| id.split('/').next() == Some(family)).collect();
+    for case in golden::load(folder, family)? {
+        if let Some(missing) = case.op().filter(|op| !runner.has_operator(op)) {
+            match known.operators.contains(missing) {
+                true => report.absent += 1,
+                false => report.failures.push((case.id().to_owned(), format!("there is no operator {missing}"))),
+            }
+            continue;
+        }
+        match (guarded(runner, &case), known.entry(case.id())) {
+            (Ok(()), _) => report.passed += 1,
+            (Err(_), Some(entry)) => {
+                report.known += 1;
+                stale.remove(entry);
+            }
+            (Err(message), None) => report.failures.push((case.id().to_owned(), message)),
+        }
+    }
+    let now_right = "agrees with MXNet, but known-differences.txt says that it does not: remove the line";
+    report.failures.extend(stale.into_iter().map(|id| (id.to_owned(), now_right.to_owned())));
+    Ok(report)
+}
+
+/// The operators that are listed as not there although they are.
+pub fn arrived<'k>(runner: &dyn Runner, known: &'k Known) -> Vec<&'k str> {
+    known.operators.iter().map(String::as_str).filter(|name| runner.has_operator(name)).collect()
+}
+
+fn guarded(runner: &dyn Runner, case: &Case) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| check(runner, case))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("{PANIC}{}", text.unwrap_or("without a message")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_cover_one_case_or_all_of_an_operator() {
+        let known = Known::parse("# comment\nunary/relu/3: rounds\nbinary/_mod/*: sign\noperator sin: later\n").unwrap();
+        assert_eq!(known.entry("unary/relu/3"), Some("unary/relu/3"));
+        assert_eq!(known.entry("unary/relu/33"), None);
+        assert_eq!(known.entry("binary/_mod/7"), Some("binary/_mod/*"));
+        assert!(known.operators.contains("sin"));
+    }
+
+    #[test]
+    fn a_difference_needs_a_reason() {
+        assert!(Known::parse("unary/relu/3\n").unwrap_err().contains("gives no reason"));
+    }
+}
