@@ -50,7 +50,13 @@ def write(folder, store, source):
         if seed == 0:
             module.save_checkpoint(str(folder / "lenet"), EPOCHS)
             step(folder, module, pictures[:BATCH], labels[:BATCH])
-            expectation = {"probabilities": store.array(guesses)}
+            expectation = {
+                "pictures": store.array((test * 255).round().astype("uint8")),
+                "labels": store.array(truth),
+                "probabilities": store.array(guesses),
+                "step_pictures": store.array((pictures[:BATCH] * 255).round().astype("uint8")),
+                "step_labels": store.array(labels[:BATCH]),
+            }
     expectation.update(accuracies=accuracies, mean=round(float(np.mean(accuracies)), 6))
     store.line("checkpoint", "lenet", expectation)
     print("accuracies", accuracies, "mean", expectation["mean"])

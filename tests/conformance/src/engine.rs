@@ -46,13 +46,18 @@ fn attributes(attrs: &BTreeMap<String, String>) -> Attrs {
     attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
-fn to_engine(stored: &Stored) -> Result<NDArray> {
+/// An array of the engine with the values of a stored one.
+///
+/// # Errors
+/// No memory.
+pub fn to_engine(stored: &Stored) -> Result<NDArray> {
     let array = NDArray::empty(&Shape::new(&stored.shape), stored.dtype, Context::default())?;
     storage::write_bytes(&array, |to| to.copy_from_slice(&stored.bytes));
     Ok(array)
 }
 
-fn from_engine(array: &NDArray) -> Array {
+/// An array of the engine by value.
+pub fn from_engine(array: &NDArray) -> Array {
     let bytes = storage::read_bytes(array, <[u8]>::to_vec);
     Array { dtype: array.dtype(), shape: array.shape().dims().to_vec(), bytes }
 }
@@ -157,28 +162,31 @@ fn infer(case: &InferCase) -> Result<Inferred> {
         }
     }
     match (&case.shapes, &case.types) {
-        (Some(known), _) => {
-            shapes(&symbol, known.iter().map(|(n, s)| (format!("op_{n}"), s)).collect(), case.np_shape)
-        }
+        (Some(known), _) => shapes(&symbol, known.iter().map(|(n, s)| (format!("op_{n}"), s)).collect(), case.np_shape),
         (None, Some(known)) => types(&symbol, known.iter().map(|(n, t)| (format!("op_{n}"), t)).collect()),
         (None, None) => Err(Error::Value("the case says neither shapes nor types".to_owned())),
     }
 }
 
-fn graph(case: &GraphCase) -> Result<GraphResult> {
-    let symbol = Symbol::from_json(&case.json)?;
+/// Attributes by node and key.
+pub fn attributes_by_node(symbol: &Symbol) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut attrs: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for (key, value) in symbol.list_attr() {
         if let Some((node, key)) = key.split_once('$') {
             attrs.entry(node.to_owned()).or_default().insert(key.to_owned(), value);
         }
     }
+    attrs
+}
+
+fn graph(case: &GraphCase) -> Result<GraphResult> {
+    let symbol = Symbol::from_json(&case.json)?;
     Ok(GraphResult {
         arg_names: symbol.list_arguments(),
         aux_names: symbol.list_auxiliary_states(),
         output_names: symbol.list_outputs(),
         internals: symbol.internals().list_outputs(),
-        attrs,
+        attrs: attributes_by_node(&symbol),
         json: symbol.to_json(),
         shapes: shapes(&symbol, case.shapes.iter().map(|(n, s)| (n.clone(), s)).collect(), false)?,
         types: types(&symbol, case.types.iter().map(|(n, t)| (n.clone(), t)).collect())?,

@@ -15,7 +15,7 @@ pub enum Case {
     /// One operator call.
     Op(Box<OpCase>),
     /// Inference without data.
-    Infer(InferCase),
+    Infer(Box<InferCase>),
     /// A composed network.
     Graph(Box<GraphCase>),
 }
@@ -76,7 +76,7 @@ impl Stored {
         self.at.map(|_| Array { dtype: self.dtype, shape: self.shape.clone(), bytes: self.bytes.clone() })
     }
 
-    fn fill(&mut self, blob: &[u8]) -> Result<(), String> {
+    pub(crate) fn fill(&mut self, blob: &[u8]) -> Result<(), String> {
         let Some(at) = self.at else { return Ok(()) };
         let elements = self.shape.iter().try_fold(1usize, |n, d| n.checked_mul(usize::try_from(*d).ok()?));
         let end = elements.and_then(|n| n.checked_mul(self.dtype.size())).and_then(|n| n.checked_add(at));

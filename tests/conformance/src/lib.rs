@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod engine;
+pub mod fixture;
 pub mod golden;
 pub mod suite;
 pub mod value;

@@ -114,7 +114,9 @@ mod tests {
     #[test]
     fn close_values_agree_and_others_do_not() {
         let t = Tolerance::of(DType::F32);
-        assert!(array(&[1.0, f32::NAN, f32::INFINITY]).expect(&array(&[1.000_001, f32::NAN, f32::INFINITY]), t).is_ok());
+        assert!(
+            array(&[1.0, f32::NAN, f32::INFINITY]).expect(&array(&[1.000_001, f32::NAN, f32::INFINITY]), t).is_ok()
+        );
         for (given, expected) in
             [(1.0, 1.01), (1.0, f32::NAN), (f32::NAN, 1.0), (1.0, f32::INFINITY), (f32::NEG_INFINITY, f32::INFINITY)]
         {

@@ -1,0 +1,127 @@
+//! Reads the expectations about files that MXNet wrote or upgrades: `tests/oracle/fixtures`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::golden::{Failure, Stored};
+
+/// What is expected of a file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Fixture {
+    /// A trained network with its predictions.
+    Checkpoint(Box<Checkpoint>),
+    /// A file of arrays.
+    Params {
+        /// `params/NAME`.
+        id: String,
+        /// File name.
+        file: String,
+        /// The arrays in the file.
+        #[serde(default)]
+        arrays: Vec<StoredParam>,
+        /// Why the file is refused.
+        error: Option<Failure>,
+    },
+    /// A saved network.
+    Symbol {
+        /// `symbol/NAME`.
+        id: String,
+        /// File name.
+        file: String,
+        /// Names of the arguments.
+        #[serde(default)]
+        arg_names: Vec<String>,
+        /// Names of the auxiliary states.
+        #[serde(default)]
+        aux_names: Vec<String>,
+        /// Names of the outputs.
+        #[serde(default)]
+        output_names: Vec<String>,
+        /// Attributes by node and key.
+        #[serde(default)]
+        attr_dict: BTreeMap<String, BTreeMap<String, String>>,
+        /// The network as MXNet saves it again.
+        #[serde(default)]
+        json: String,
+        /// Why the file is refused.
+        error: Option<Failure>,
+    },
+}
+
+/// The trained network of the main job: `lenet-symbol.json`, `lenet-0030.params` and `lenet-0030-step.params`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Checkpoint {
+    /// The test pictures as bytes, one channel of 8 by 8.
+    pub pictures: Stored,
+    /// Their digits.
+    pub labels: Stored,
+    /// The network's outputs for them.
+    pub probabilities: Stored,
+    /// The batch of the one step that the checkpoint is trained further.
+    pub step_pictures: Stored,
+    /// Its digits.
+    pub step_labels: Stored,
+    /// Test accuracies of several seeds; the first is the checkpoint's.
+    pub accuracies: Vec<f64>,
+    /// Mean of the accuracies.
+    pub mean: f64,
+}
+
+/// An array in a file.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StoredParam {
+    /// Its name; `None` in a list without names.
+    pub name: Option<String>,
+    /// `default`, `csr` or `row_sparse`.
+    pub storage: String,
+    /// Type name.
+    pub dtype: String,
+    /// Shape of the whole array.
+    pub shape: Vec<i64>,
+    /// The elements, or those that are stored.
+    pub data: Stored,
+    /// Columns (csr) or rows (row_sparse) of the stored elements.
+    pub indices: Option<Stored>,
+    /// Where rows begin (csr).
+    pub indptr: Option<Stored>,
+}
+
+/// The folder of the fixtures in this repository.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../oracle/fixtures")
+}
+
+/// Reads the expectations with their arrays.
+///
+/// # Errors
+/// A file is missing, or a line is not as the format says.
+pub fn load(folder: &Path) -> Result<Vec<Fixture>, String> {
+    let read = |name: &str| std::fs::read(folder.join(name)).map_err(|e| format!("{name}: {e}"));
+    let blob = read("expected.bin")?;
+    let text = String::from_utf8(read("expected.jsonl")?).map_err(|e| e.to_string())?;
+    let parse = |line: &str| {
+        let mut fixture: Fixture = serde_json::from_str(line).map_err(|e| e.to_string())?;
+        match &mut fixture {
+            Fixture::Checkpoint(c) => {
+                let arrays =
+                    [&mut c.pictures, &mut c.labels, &mut c.probabilities, &mut c.step_pictures, &mut c.step_labels];
+                arrays.into_iter().try_for_each(|a| a.fill(&blob))?;
+            }
+            Fixture::Params { arrays, .. } => {
+                let parts = |a: &'_ mut StoredParam| -> Result<(), String> {
+                    [Some(&mut a.data), a.indices.as_mut(), a.indptr.as_mut()]
+                        .into_iter()
+                        .flatten()
+                        .try_for_each(|stored| stored.fill(&blob))
+                };
+                arrays.iter_mut().try_for_each(parts)?;
+            }
+            Fixture::Symbol { .. } => {}
+        }
+        Ok(fixture)
+    };
+    text.lines().map(parse).collect()
+}
