@@ -32,12 +32,16 @@ def operands(op, left, right, dtype="float32"):
     """Second operands away from zero where the operator divides by them; bases positive for powers."""
     name = op.lower()
     if any(part in name for part in ("div", "mod")):
-        return [data(left, dtype, lo=-3, hi=3), data(right, dtype, seed=1, lo=1, hi=3)]
+        return [data(left, dtype, lo=-3, hi=3), divisor(right, dtype, seed=1)]
     if "power" in name:
         return [data(left, dtype, lo=1, hi=2), data(right, dtype, seed=1, lo=0, hi=2)]
     if op in COMPARE or op in BROADCAST_COMPARE:
         return [whole(left, dtype, hi=2), whole(right, dtype, seed=1, hi=2)]
     return [data(left, dtype), data(right, dtype, seed=1)]
+
+
+def divisor(shape, dtype, seed=0):
+    return np.ones(shape, bool) if dtype == "bool" else data(shape, dtype, seed, lo=1, hi=3)
 
 
 def cases():
@@ -100,8 +104,12 @@ def broadcast(op):
 
 
 def scalar(op):
-    base = {"lo": 1, "hi": 3} if any(p in op for p in ("power", "rdiv", "rmod")) else {"lo": -2, "hi": 2}
-    values = (lambda d: whole((2, 3), d, hi=3)) if op in SCALAR_COMPARE else (lambda d: data((2, 3), d, **base))
+    if op in SCALAR_COMPARE:
+        values = lambda dtype: whole((2, 3), dtype, hi=3)  # noqa: E731
+    elif any(part in op for part in ("power", "rdiv", "rmod")):
+        values = lambda dtype: divisor((2, 3), dtype)  # noqa: E731
+    else:
+        values = lambda dtype: data((2, 3), dtype)  # noqa: E731
     for dtype in ALL:
         yield OpCase(op, [values(dtype)], {"scalar": 2}, **gradients(op, dtype))
     for number in ("0.5", "-1.5", "3", "1e-3"):
@@ -132,7 +140,8 @@ def add_n():
 
 def clip():
     for dtype in ALL:
-        yield OpCase("clip", [data((3, 4), dtype)], {"a_min": -1, "a_max": 1}, train=True,
+        low = 0 if dtype in ("uint8", "bool") else -1
+        yield OpCase("clip", [data((3, 4), dtype)], {"a_min": low, "a_max": 1}, train=True,
                      grad="all" if dtype in FLOATS else None)
     for low, high in ((-0.5, 1.25), (0, 0), (1, -1), ("-inf", "inf")):
         yield OpCase("clip", [data((3, 4))], {"a_min": low, "a_max": high}, train=True, grad="all")

@@ -109,7 +109,6 @@ def where():
     yield OpCase("where", [whole((3, 2), hi=1)] + values, train=True, grad="all", req="add")
     yield OpCase("where", [whole((2,), hi=1)] + values, why="condition of another length")
     yield OpCase("where", [whole((3, 2), hi=1), data((3, 2)), data((3, 1))], why="shapes differ")
-    yield OpCase("where", [whole((3, 1), hi=1)] + values, why="no broadcasting")
 
 
 def cast():
