@@ -42,6 +42,13 @@ fn main() -> std::io::Result<()> {
     time("sin, 4M", || map(Src::from(&x[0]), &mut y, lane_fn!(|x: f32| -> f32 { math::sin(x) })))?;
     time("log, 4M", || map(Src::from(&x[0]), &mut y, lane_fn!(|x: f32| -> f32 { math::log(x) })))?;
 
+    time("x^y, 4M", || {
+        zip::zip(Src::from(&x[0]), Src::from(&x[1]), &mut y, lane_fn!(|x: f32, y: f32| -> f32 { math::pow(x, y) }));
+    })?;
+    time("tan(x)*erf(x), 4M", || {
+        map(Src::from(&x[0]), &mut y, lane_fn!(|x: f32| -> f32 { math::tan(x) * math::erf(x) }));
+    })?;
+
     let m = 1024 * 1024;
     let add = lane_fn!(|a: f32, b: f32| -> f32 { a + b });
     time("broadcast_add (1024,1024)+(1,1024)", || {

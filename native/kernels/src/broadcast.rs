@@ -1,7 +1,7 @@
 //! Elementwise kernels of two operands whose axes of length one are repeated, and the repetition alone.
 
 use crate::map::drive::{Feed, Src};
-use crate::map::{Lane, Load, Store};
+use crate::map::{Lane, LaneFn, Load, Store};
 use crate::zip::{zip, zip_feeds};
 
 /// An array seen in a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
@@ -126,7 +126,7 @@ pub fn broadcast<A, B, U, C, D, F>(
     U: Load<C> + Store<D>,
     C: Lane,
     D: Lane,
-    F: Fn(C, C) -> D + Copy + Sync,
+    F: LaneFn<(C, C), D>,
 {
     check(&a, a_shape, out.len());
     check(&b, b_shape, out.len());

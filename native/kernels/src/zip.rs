@@ -1,14 +1,14 @@
 //! Elementwise kernels of two, three and more operands of one shape; gradients are mostly these.
 
 use crate::map::drive::{self, Feed, check_len, drive};
-use crate::map::{Lane, Load, Src, Store};
+use crate::map::{Lane, LaneFn, Load, Src, Store};
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::Element;
 
 struct Zip<'a, C, D, F>(&'a [C], &'a [C], &'a mut [D], F);
 
-impl<C: Lane, D: Lane, F: Fn(C, C) -> D> Kernel for Zip<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C, C), D>> Kernel for Zip<'_, C, D, F> {
     type Output = ();
 
     #[inline(always)]
@@ -18,17 +18,17 @@ impl<C: Lane, D: Lane, F: Fn(C, C) -> D> Kernel for Zip<'_, C, D, F> {
 }
 
 #[inline(always)]
-fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl Fn(C, C) -> D) {
+fn zip_loop<C: Copy, D>(a: &[C], b: &[C], y: &mut [D], f: impl LaneFn<(C, C), D>) {
     let n = y.len() & !(drive::STEP - 1);
     let (a, b, y) = (&a[..n], &b[..n], &mut y[..n]);
     for i in 0..n {
-        y[i] = f(a[i], b[i]);
+        y[i] = f.call((a[i], b[i]));
     }
 }
 
 struct Zip3<'a, C, D, F>(&'a [C], &'a [C], &'a [C], &'a mut [D], F);
 
-impl<C: Lane, D: Lane, F: Fn(C, C, C) -> D> Kernel for Zip3<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C, C, C), D>> Kernel for Zip3<'_, C, D, F> {
     type Output = ();
 
     #[inline(always)]
@@ -38,11 +38,11 @@ impl<C: Lane, D: Lane, F: Fn(C, C, C) -> D> Kernel for Zip3<'_, C, D, F> {
 }
 
 #[inline(always)]
-fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl Fn(C, C, C) -> D) {
+fn zip3_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], y: &mut [D], f: impl LaneFn<(C, C, C), D>) {
     let n = y.len() & !(drive::STEP - 1);
     let (a, b, c, y) = (&a[..n], &b[..n], &c[..n], &mut y[..n]);
     for i in 0..n {
-        y[i] = f(a[i], b[i], c[i]);
+        y[i] = f.call((a[i], b[i], c[i]));
     }
 }
 
@@ -52,7 +52,7 @@ where
     U: Element + Store<D>,
     C: Lane,
     D: Lane,
-    F: Fn(C, C) -> D + Copy + Sync,
+    F: LaneFn<(C, C), D>,
 {
     drive([a, b], out, &|[a, b]: [&[C]; 2], y: &mut [D]| multiversion::run(Zip(a, b, y, f)));
 }
@@ -69,7 +69,7 @@ where
     U: Load<C> + Store<D>,
     C: Lane,
     D: Lane,
-    F: Fn(C, C) -> D + Copy + Sync,
+    F: LaneFn<(C, C), D>,
 {
     check_len(&a, out.len());
     check_len(&b, out.len());
@@ -88,7 +88,7 @@ where
     U: Load<C> + Store<D>,
     C: Lane,
     D: Lane,
-    F: Fn(C, C, C) -> D + Copy + Sync,
+    F: LaneFn<(C, C, C), D>,
 {
     check_len(&a, out.len());
     check_len(&b, out.len());
@@ -100,7 +100,7 @@ where
 
 struct Zip4<'a, C, D, F>([&'a [C]; 4], &'a mut [D], F);
 
-impl<C: Lane, D: Lane, F: Fn(C, C, C, C) -> D> Kernel for Zip4<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C, C, C, C), D>> Kernel for Zip4<'_, C, D, F> {
     type Output = ();
 
     #[inline(always)]
@@ -111,11 +111,11 @@ impl<C: Lane, D: Lane, F: Fn(C, C, C, C) -> D> Kernel for Zip4<'_, C, D, F> {
 }
 
 #[inline(always)]
-fn zip4_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], d: &[C], y: &mut [D], f: impl Fn(C, C, C, C) -> D) {
+fn zip4_loop<C: Copy, D>(a: &[C], b: &[C], c: &[C], d: &[C], y: &mut [D], f: impl LaneFn<(C, C, C, C), D>) {
     let n = y.len() & !(drive::STEP - 1);
     let (a, b, c, d, y) = (&a[..n], &b[..n], &c[..n], &d[..n], &mut y[..n]);
     for i in 0..n {
-        y[i] = f(a[i], b[i], c[i], d[i]);
+        y[i] = f.call((a[i], b[i], c[i], d[i]));
     }
 }
 
@@ -129,7 +129,7 @@ where
     U: Load<C> + Store<D>,
     C: Lane,
     D: Lane,
-    F: Fn(C, C, C, C) -> D + Copy + Sync,
+    F: LaneFn<(C, C, C, C), D>,
 {
     for src in &x {
         check_len(src, out.len());
@@ -148,7 +148,7 @@ struct Update<'a, C, P, F, const I: usize, const O: usize> {
     f: F,
 }
 
-impl<C: Lane, P: Copy, F: Fn(P, [C; O], [C; I]) -> [C; O], const I: usize, const O: usize> Kernel
+impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, const O: usize> Kernel
     for Update<'_, C, P, F, I, O>
 {
     type Output = ();
@@ -159,7 +159,7 @@ impl<C: Lane, P: Copy, F: Fn(P, [C; O], [C; I]) -> [C; O], const I: usize, const
         for i in 0..LANES {
             let state = std::array::from_fn(|k| self.state[k][i]);
             let input = std::array::from_fn(|k| self.inputs[k][i]);
-            let new = (self.f)(self.params, state, input);
+            let new = self.f.call((self.params, state, input));
             for (lanes, new) in result.iter_mut().zip(new) {
                 lanes[i] = new;
             }
@@ -181,7 +181,7 @@ where
     T: Load<C> + Store<C>,
     C: Lane,
     P: Copy + Sync,
-    F: Fn(P, [C; O], [C; I]) -> [C; O] + Copy + Sync,
+    F: LaneFn<(P, [C; O], [C; I]), [C; O]>,
 {
     let len = state.first().map_or(0, |s| s.len());
     for l in state.iter().map(|s| s.len()).chain(inputs.iter().map(|s| s.len())) {

@@ -10,9 +10,31 @@ use crate::simd::multiversion::{self, Kernel};
 use drive::{Feed, check_len, drive};
 use ferromx_core::dtype::Element;
 
-/// Makes a closure-like function whose body is inlined into the vector loop whatever its size.
+/// A function of lanes: what elementwise kernels apply.
 ///
-/// Closures are inlined at the compiler's discretion, and a large one that is not runs without vector instructions.
+/// Every Rust function and closure is one. But Rust calls those through a shim that is inlined at the compiler's
+/// discretion, and a large one that is not runs a hundred times slower, without vector instructions. So give a formula
+/// beyond a dozen operations a type of its own, whose `call` is `#[inline(always)]`: [`lane_fn!`] writes one.
+pub trait LaneFn<Args, R>: Copy + Sync {
+    /// Applies the function.
+    fn call(self, args: Args) -> R;
+}
+
+macro_rules! functions {
+    ($(($($a:ident)+);)*) => {$(
+        impl<F: Fn($($a),+) -> R + Copy + Sync, R, $($a),+> LaneFn<($($a,)+), R> for F {
+            #[inline(always)]
+            #[allow(non_snake_case)]
+            fn call(self, ($($a,)+): ($($a,)+)) -> R {
+                self($($a),+)
+            }
+        }
+    )*};
+}
+functions! { (A1); (A1 A2); (A1 A2 A3); (A1 A2 A3 A4); }
+
+/// Makes a [`LaneFn`] whose body is inlined into the vector loop whatever its size.
+///
 /// Nothing is captured: pass run-time parameters as [`Src::Scalar`] operands.
 ///
 /// ```
@@ -24,15 +46,19 @@ use ferromx_core::dtype::Element;
 #[macro_export]
 macro_rules! lane_fn {
     (|$($x:ident: $t:ty),+ $(,)?| -> $r:ty $body:block) => {{
-        #[inline(always)]
-        fn lane_fn__($($x: $t),+) -> $r $body
-        lane_fn__
+        #[derive(Clone, Copy)]
+        struct LaneFormula;
+        impl $crate::map::LaneFn<($($t,)+), $r> for LaneFormula {
+            #[inline(always)]
+            fn call(self, ($($x,)+): ($($t,)+)) -> $r $body
+        }
+        LaneFormula
     }};
 }
 
 struct Map<'a, C, D, F>(&'a [C], &'a mut [D], F);
 
-impl<C: Lane, D: Lane, F: Fn(C) -> D> Kernel for Map<'_, C, D, F> {
+impl<C: Lane, D: Lane, F: LaneFn<(C,), D>> Kernel for Map<'_, C, D, F> {
     type Output = ();
 
     #[inline(always)]
@@ -42,18 +68,18 @@ impl<C: Lane, D: Lane, F: Fn(C) -> D> Kernel for Map<'_, C, D, F> {
 }
 
 #[inline(always)]
-fn map_loop<C: Copy, D>(x: &[C], y: &mut [D], f: impl Fn(C) -> D) {
+fn map_loop<C: Copy, D>(x: &[C], y: &mut [D], f: impl LaneFn<(C,), D>) {
     let n = y.len() & !(drive::STEP - 1);
     let (x, y) = (&x[..n], &mut y[..n]);
     for i in 0..n {
-        y[i] = f(x[i]);
+        y[i] = f.call((x[i],));
     }
 }
 
 /// `out[i] = f(x[i])`, computed in lanes of type `C`, the result of `f` converted to `U`. For the usual dtypes choose
 /// `C = D = <T as Arith>::Lane`; transcendental functions of integers want `C = f32` as in MXNet.
 ///
-/// `f` should be [`lane_fn!`] or a function marked `#[inline(always)]`. [`Src::InPlace`] reads `out`.
+/// [`Src::InPlace`] reads `out`.
 ///
 /// # Panics
 /// If `x` is a slice of another length than `out`.
@@ -63,7 +89,7 @@ where
     U: Load<C> + Store<D>,
     C: Lane,
     D: Lane,
-    F: Fn(C) -> D + Copy + Sync,
+    F: LaneFn<(C,), D>,
 {
     check_len(&x, out.len());
     drive([&x as &dyn Feed<C, U>], out, &|[x]: [&[C]; 1], y: &mut [D]| multiversion::run(Map(x, y, f)));

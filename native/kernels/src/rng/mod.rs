@@ -78,9 +78,9 @@ impl Philox {
         T: Store<f32> + Store<f64>,
     {
         if T::DTYPE == DType::F64 {
-            self.fill(out, (low, high), uniform_f64);
+            self.fill(out, Uniform(low, high));
         } else {
-            self.fill(out, (low as f32, high as f32), uniform_f32);
+            self.fill(out, Uniform(low as f32, high as f32));
         }
     }
 
@@ -90,9 +90,9 @@ impl Philox {
         T: Store<f32> + Store<f64>,
     {
         if T::DTYPE == DType::F64 {
-            self.fill(out, (mean, deviation), normal_f64);
+            self.fill(out, Normal(mean, deviation));
         } else {
-            self.fill(out, (mean as f32, deviation as f32), normal_f32);
+            self.fill(out, Normal(mean as f32, deviation as f32));
         }
     }
 
@@ -102,7 +102,7 @@ impl Philox {
         if limit > u64::from(u32::MAX) {
             return out.fill(T::element(one));
         }
-        self.fill(out, (limit as u32, one), bernoulli);
+        self.fill(out, Bernoulli(limit as u32, one));
     }
 
     /// Exponentially distributed numbers with mean 1 / `rate`.
@@ -113,7 +113,7 @@ impl Philox {
         if T::DTYPE == DType::F64 {
             self.fill_with(out, |_, draws| draws.exponential() / rate);
         } else {
-            self.fill(out, (-1.0 / rate) as f32, exponential_f32);
+            self.fill(out, Exponential((-1.0 / rate) as f32));
         }
     }
 
@@ -149,25 +149,24 @@ impl Philox {
         order
     }
 
-    fn fill<T, C, P, F>(&self, out: &mut [T], params: P, f: F)
+    fn fill<T, C, S>(&self, out: &mut [T], sampler: S)
     where
         T: Store<C>,
         C: Lane,
-        P: Copy + Sync,
-        F: Fn(P, Group, &mut [C; GROUP]) + Copy + Sync,
+        S: Sampler<C>,
     {
         par::parallel_rows(out, GRAIN, 1, |i, out| {
             let mut group = (i * GRAIN / GROUP) as u64;
             let whole = out.len() / GROUP * GROUP;
             let direct = T::view_mut(&mut out[..whole]).map_or(0, |lanes| {
-                multiversion::run(Fill { key: self.key, group, out: lanes.as_chunks_mut().0, params, f });
+                multiversion::run(Fill { key: self.key, group, out: lanes.as_chunks_mut().0, sampler });
                 lanes.len()
             });
             group += (direct / GROUP) as u64;
             let mut buf = [[C::default(); GROUP]; 8];
             for part in out[direct..].chunks_mut(8 * GROUP) {
                 let groups = part.len().div_ceil(GROUP);
-                multiversion::run(Fill { key: self.key, group, out: &mut buf[..groups], params, f });
+                multiversion::run(Fill { key: self.key, group, out: &mut buf[..groups], sampler });
                 T::store(&buf.as_flattened()[..part.len()], part);
                 group += groups as u64;
             }
@@ -175,21 +174,25 @@ impl Philox {
     }
 }
 
-struct Fill<'a, C, P, F> {
+/// A distribution. Not a function: the call must be inlined into the vector loop whatever its size.
+trait Sampler<C>: Copy + Sync {
+    fn fill(self, group: Group, out: &mut [C; GROUP]);
+}
+
+struct Fill<'a, C, S> {
     key: [u32; 2],
     group: u64,
     out: &'a mut [[C; GROUP]],
-    params: P,
-    f: F,
+    sampler: S,
 }
 
-impl<C, P: Copy, F: Fn(P, Group, &mut [C; GROUP])> Kernel for Fill<'_, C, P, F> {
+impl<C, S: Sampler<C>> Kernel for Fill<'_, C, S> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         for (i, out) in self.out.iter_mut().enumerate() {
-            (self.f)(self.params, Group { key: self.key, number: self.group + i as u64 }, out);
+            self.sampler.fill(Group { key: self.key, number: self.group + i as u64 }, out);
         }
     }
 }
@@ -234,21 +237,31 @@ impl Group {
     }
 }
 
-#[inline(always)]
-fn uniform_f32((low, high): (f32, f32), group: Group, out: &mut [f32; GROUP]) {
-    let words = group.words();
-    for i in 0..GROUP {
-        let x = ((words[i] >> 8) as i32 as f32 * (1.0 / 16_777_216.0)).mul_add(high - low, low);
-        out[i] = if x < high { x } else { low };
+/// In [low, high).
+#[derive(Clone, Copy)]
+struct Uniform<C>(C, C);
+
+impl Sampler<f32> for Uniform<f32> {
+    #[inline(always)]
+    fn fill(self, group: Group, out: &mut [f32; GROUP]) {
+        let Uniform(low, high) = self;
+        let words = group.words();
+        for i in 0..GROUP {
+            let x = ((words[i] >> 8) as i32 as f32 * (1.0 / 16_777_216.0)).mul_add(high - low, low);
+            out[i] = if x < high { x } else { low };
+        }
     }
 }
 
-#[inline(always)]
-fn uniform_f64((low, high): (f64, f64), group: Group, out: &mut [f64; GROUP]) {
-    let (a, b) = group.word_pairs();
-    for i in 0..GROUP {
-        let x = draws::unit(a[i], b[i]).mul_add(high - low, low);
-        out[i] = if x < high { x } else { low };
+impl Sampler<f64> for Uniform<f64> {
+    #[inline(always)]
+    fn fill(self, group: Group, out: &mut [f64; GROUP]) {
+        let Uniform(low, high) = self;
+        let (a, b) = group.word_pairs();
+        for i in 0..GROUP {
+            let x = draws::unit(a[i], b[i]).mul_add(high - low, low);
+            out[i] = if x < high { x } else { low };
+        }
     }
 }
 
@@ -258,31 +271,52 @@ fn positive_f32(word: u32) -> f32 {
     ((word >> 1) as i32 as f32 + 1.0) * (1.0 / 2_147_483_648.0)
 }
 
-#[inline(always)]
-fn exponential_f32(scale: f32, group: Group, out: &mut [f32; GROUP]) {
-    let words = group.words();
-    for i in 0..GROUP {
-        out[i] = math::log(positive_f32(words[i])) * scale;
+/// The negated mean.
+#[derive(Clone, Copy)]
+struct Exponential(f32);
+
+impl Sampler<f32> for Exponential {
+    #[inline(always)]
+    fn fill(self, group: Group, out: &mut [f32; GROUP]) {
+        let Exponential(scale) = self;
+        let words = group.words();
+        for i in 0..GROUP {
+            out[i] = math::log(positive_f32(words[i])) * scale;
+        }
     }
 }
 
-#[inline(always)]
-fn bernoulli((limit, one): (u32, f32), group: Group, out: &mut [f32; GROUP]) {
-    let words = group.words();
-    for i in 0..GROUP {
-        out[i] = if words[i] < limit { one } else { 0.0 };
+/// The value with a probability in units of 2^-32.
+#[derive(Clone, Copy)]
+struct Bernoulli(u32, f32);
+
+impl Sampler<f32> for Bernoulli {
+    #[inline(always)]
+    fn fill(self, group: Group, out: &mut [f32; GROUP]) {
+        let Bernoulli(limit, one) = self;
+        let words = group.words();
+        for i in 0..GROUP {
+            out[i] = if words[i] < limit { one } else { 0.0 };
+        }
     }
 }
 
-#[inline(always)]
-fn normal_f32((mean, deviation): (f32, f32), group: Group, out: &mut [f32; GROUP]) {
-    let words = group.words();
-    let (first, second) = out.split_at_mut(GROUP / 2);
-    for i in 0..GROUP / 2 {
-        let radius = (-2.0 * math::log(positive_f32(words[i]))).sqrt() * deviation;
-        let (sin, cos) = sin_cos_turns(words[GROUP / 2 + i]);
-        first[i] = radius.mul_add(cos, mean);
-        second[i] = radius.mul_add(sin, mean);
+/// Mean and deviation.
+#[derive(Clone, Copy)]
+struct Normal<C>(C, C);
+
+impl Sampler<f32> for Normal<f32> {
+    #[inline(always)]
+    fn fill(self, group: Group, out: &mut [f32; GROUP]) {
+        let Normal(mean, deviation) = self;
+        let words = group.words();
+        let (first, second) = out.split_at_mut(GROUP / 2);
+        for i in 0..GROUP / 2 {
+            let radius = (-2.0 * math::log(positive_f32(words[i]))).sqrt() * deviation;
+            let (sin, cos) = sin_cos_turns(words[GROUP / 2 + i]);
+            first[i] = radius.mul_add(cos, mean);
+            second[i] = radius.mul_add(sin, mean);
+        }
     }
 }
 
@@ -299,12 +333,15 @@ fn sin_cos_turns(word: u32) -> (f32, f32) {
     if quarter & 2 == 0 { (s, c) } else { (-s, -c) }
 }
 
-#[inline(always)]
-fn normal_f64((mean, deviation): (f64, f64), group: Group, out: &mut [f64; GROUP]) {
-    let (a, b) = group.word_pairs();
-    for i in 0..GROUP / 2 {
-        let (x, y) = draws::box_muller(draws::unit(a[i], b[i]), draws::unit(a[GROUP / 2 + i], b[GROUP / 2 + i]));
-        out[i] = x.mul_add(deviation, mean);
-        out[GROUP / 2 + i] = y.mul_add(deviation, mean);
+impl Sampler<f64> for Normal<f64> {
+    #[inline(always)]
+    fn fill(self, group: Group, out: &mut [f64; GROUP]) {
+        let Normal(mean, deviation) = self;
+        let (a, b) = group.word_pairs();
+        for i in 0..GROUP / 2 {
+            let (x, y) = draws::box_muller(draws::unit(a[i], b[i]), draws::unit(a[GROUP / 2 + i], b[GROUP / 2 + i]));
+            out[i] = x.mul_add(deviation, mean);
+            out[GROUP / 2 + i] = y.mul_add(deviation, mean);
+        }
     }
 }
