@@ -5,6 +5,7 @@ mod test_data;
 
 pub mod broadcast;
 pub mod conv;
+pub mod dropout;
 pub mod float;
 pub mod gemm;
 pub mod index;
