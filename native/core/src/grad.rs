@@ -55,6 +55,8 @@ pub struct Backward {
     pub kernel: KernelFn,
     /// Output gradients that it reads.
     pub ograds: Deps,
+    /// Whether the output gradients are read at all, where the parameters decide it.
+    pub reads_ograds: Option<fn(&Params) -> bool>,
     /// Forward inputs that it reads.
     pub inputs: Deps,
     /// Forward outputs that it reads.
@@ -73,6 +75,7 @@ impl Backward {
         Backward {
             kernel,
             ograds: Deps::All,
+            reads_ograds: None,
             inputs: Deps::None,
             outputs: Deps::None,
             inplace: &[],
@@ -85,6 +88,20 @@ impl Backward {
     pub const fn ograds(mut self, deps: Deps) -> Backward {
         self.ograds = deps;
         self
+    }
+
+    /// The output gradients are read only where the predicate holds; otherwise the operator is a loss.
+    pub const fn ograds_if(mut self, reads: fn(&Params) -> bool) -> Backward {
+        self.reads_ograds = Some(reads);
+        self
+    }
+
+    /// The output gradients that the kernel reads with these parameters.
+    pub fn ograds_for(&self, params: &Params) -> Deps {
+        match self.reads_ograds {
+            Some(reads) if !reads(params) => Deps::None,
+            _ => self.ograds,
+        }
     }
 
     /// Which forward inputs the kernel reads.

@@ -2,6 +2,8 @@
 //! by side; its `OPS` table is listed once, in [`registry`].
 
 pub mod elemwise;
+pub mod linalg;
+pub mod nn;
 pub mod registry;
 pub mod rules;
 pub mod shape;

@@ -13,6 +13,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::elemwise::SCALAR,
     crate::elemwise::PARAMETRIC,
     crate::elemwise::IDENTITY,
+    crate::nn::OPS,
     crate::shape::OPS,
 ];
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
+use ferromx_core::op::Deps;
 use ferromx_core::params::Attrs;
 
 use crate::graph::{Action, Builder, Graph, entry};
@@ -76,7 +77,7 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
 
 /// Whether the operator makes its own gradient and reads none from above.
 pub fn is_loss(op: &OpCall) -> bool {
-    matches!(&op.def.grad, Grad::Kernel(b, _) if matches!(b.ograds, ferromx_core::op::Deps::None))
+    matches!(&op.def.grad, Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
 }
 
 /// Which nodes depend on one of `xs`.
@@ -120,7 +121,7 @@ fn node_gradient(
             let node = &graph.nodes[i];
             let (inputs, visible, outputs) = (node.inputs.clone(), node.num_visible(), node.num_outputs);
             let mut read = Vec::new();
-            for k in backward.ograds.indices(visible) {
+            for k in backward.ograds_for(&op.params).indices(visible) {
                 read.push(or_zeros(graph, entry(i, k), ograds[k])?);
             }
             read.extend(backward.inputs.indices(n).map(|k| inputs[k]));

@@ -1,0 +1,99 @@
+//! Matrix products for every floating-point element type.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::op::Cache;
+use ferromx_core::storage::{Out, Req};
+use ferromx_kernels::float::Real;
+use ferromx_kernels::gemm::{Bias, Epilogue, MatMut, MatRef, PackedB, gemm_fused, gemm_packed_b, gemm_reduced};
+use ferromx_kernels::par::with_scratch;
+
+/// An element type that matrices of operators have.
+pub trait MatrixElement: Real {
+    /// C = A B + `beta` C, plus one value of `bias` for each column.
+    fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>);
+
+    /// C = A B plus one value of `bias` for each column, where B is likely to be the same in the next run. `version` says which B
+    /// it is; what is made of it is kept in `cache`.
+    fn product_with_constant(
+        _cache: &Cache,
+        _version: Version,
+        a: MatRef<'_, Self>,
+        b: MatRef<'_, Self>,
+        bias: Option<&[Self]>,
+        c: MatMut<'_, Self>,
+    ) {
+        Self::product(a, b, 0.0, bias, c);
+    }
+}
+
+/// Which content of which array: see [`In::version`](ferromx_core::storage::In::version).
+pub type Version = (u64, u64, usize);
+
+/// A constant operand, packed when it is met for the second time.
+struct Packed<T: 'static> {
+    seen: Option<Version>,
+    operand: Option<PackedB<T>>,
+}
+
+impl<T> Default for Packed<T> {
+    fn default() -> Self {
+        Packed { seen: None, operand: None }
+    }
+}
+
+/// With fewer rows the product is bound by reading B, and packing does not help.
+const MIN_PACKED_ROWS: usize = 4;
+
+macro_rules! full_precision {
+    ($($t:ty)*) => {$(
+        impl MatrixElement for $t {
+            fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>) {
+                let bias = bias.map_or(Bias::None, Bias::PerCol);
+                gemm_fused(1.0, a, b, beta.into(), c, &Epilogue { bias, ..Epilogue::default() });
+            }
+
+            fn product_with_constant(
+                cache: &Cache,
+                version: Version,
+                a: MatRef<'_, Self>,
+                b: MatRef<'_, Self>,
+                bias: Option<&[Self]>,
+                c: MatMut<'_, Self>,
+            ) {
+                if a.rows() < MIN_PACKED_ROWS {
+                    return Self::product(a, b, 0.0, bias, c);
+                }
+                cache.with(|kept: &mut Packed<$t>| {
+                    if kept.seen != Some(version) {
+                        *kept = Packed { seen: Some(version), operand: None };
+                        return Self::product(a, b, 0.0, bias, c);
+                    }
+                    let bias = bias.map_or(Bias::None, Bias::PerCol);
+                    let operand = kept.operand.get_or_insert_with(|| PackedB::new(b));
+                    gemm_packed_b(1.0, a, operand, 0.0, c, &Epilogue { bias, ..Epilogue::default() });
+                });
+            }
+        }
+    )*};
+}
+full_precision!(f32 f64);
+
+macro_rules! half_precision {
+    ($($t:ty)*) => {$(
+        impl MatrixElement for $t {
+            fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>) {
+                with_scratch(bias.map_or(0, <[Self]>::len), |wide: &mut [f32]| {
+                    wide.iter_mut().zip(bias.unwrap_or(&[])).for_each(|(w, b)| *w = b.to_f32());
+                    let bias = if bias.is_some() { Bias::PerCol(wide) } else { Bias::None };
+                    gemm_reduced(1.0, a, b, beta, c, &Epilogue { bias, ..Epilogue::default() });
+                });
+            }
+        }
+    )*};
+}
+half_precision!(f16 bf16);
+
+/// The factor of the old content of an output: 1 where the result is to be added.
+pub fn beta(out: &Out<'_>) -> f32 {
+    if out.req() == Req::Add { 1.0 } else { 0.0 }
+}

@@ -1,0 +1,274 @@
+//! `Convolution` in one, two and three dimensions.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::conv::{
+    ConvEpilogue, ConvShape, PackedConvWeights, conv_backward_bias, conv_backward_data, conv_backward_weights,
+    conv_forward, conv_forward_packed,
+};
+use ferromx_kernels::float::Real;
+
+use super::spatial::{sizes, triple};
+use crate::linalg::product::Version;
+
+param_enum! {
+    /// How an algorithm is chosen on a GPU.
+    pub enum CudnnTune { Fastest = "fastest", Limited = "limited_workspace", Off = "off" }
+}
+
+param_enum! {
+    /// Order of the dimensions.
+    pub enum ConvLayout { Ncdhw = "NCDHW", Nchw = "NCHW", Ncw = "NCW", Ndhwc = "NDHWC", Nhwc = "NHWC" }
+}
+
+params! {
+    /// Parameters of `Convolution`.
+    pub struct ConvolutionParam {
+        /// Size of the window: (width,), (height, width) or (depth, height, width).
+        kernel: Shape = required;
+        /// Distance between neighbouring windows; 1 by default.
+        stride: Shape = (Shape::new(&[]));
+        /// Distance between neighbouring taps of the window; 1 by default.
+        dilate: Shape = (Shape::new(&[]));
+        /// Zeros added at both ends of each dimension; none by default.
+        pad: Shape = (Shape::new(&[]));
+        /// Number of output channels.
+        num_filter: u32 = required, where 1..=u32::MAX;
+        /// Number of groups that channels are divided into; each group is convolved by itself.
+        num_group: u32 = 1, where 1..=u32::MAX;
+        /// Accepted for compatibility: the most megabytes of temporary memory on a GPU.
+        workspace: u64 = 1024;
+        /// Whether there is no bias.
+        no_bias: bool = false;
+        /// Accepted for compatibility: how an algorithm is chosen on a GPU.
+        cudnn_tune: Option<CudnnTune> = None;
+        /// Accepted for compatibility: whether cuDNN is not used on a GPU.
+        cudnn_off: bool = false;
+        /// Order of the dimensions; by default NCW, NCHW or NCDHW. Those with channels last need a GPU.
+        layout: Option<ConvLayout> = None;
+    }
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// A convolution.
+pub static CONVOLUTION: OpDef = OpDef::new("Convolution")
+    .doc(
+        "Slides windows over the input and sums the products with the weights (a cross-correlation):\n\n\
+         out[n, f, y, x] = bias[f] + sum over c, i, j of data[n, c, y*stride + i*dilate - pad, x*stride + j*dilate - pad] * \
+         weight[f, c, i, j].\n\n\
+         Shapes in two dimensions: data (batch, channel, height, width), weight (num_filter, channel/num_group, kernel...), bias \
+         (num_filter,), output (batch, num_filter, out_height, out_width), where each output size is \
+         floor((size + 2*pad - dilate*(kernel - 1) - 1) / stride) + 1. One and three dimensions are analogous.",
+    )
+    .inputs(&[
+        arg("data", "The input, of shape (batch, channel, spatial dimensions...)."),
+        arg("weight", "The weights, of shape (num_filter, channel/num_group, kernel...)."),
+        arg("bias", "The bias, of shape (num_filter,); absent with no_bias=True."),
+    ])
+    .params::<ConvolutionParam>()
+    .num_inputs_by(|p| if p.get::<ConvolutionParam>().no_bias { 2 } else { 3 })
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None));
+
+impl ConvolutionParam {
+    /// Number of spatial dimensions, after checking the parameters against each other.
+    fn spatial(&self) -> Result<usize> {
+        let n = self.kernel.dims().len();
+        ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
+        ensure!(
+            self.num_filter.is_multiple_of(self.num_group),
+            "num_filter {} is no multiple of num_group {}",
+            self.num_filter,
+            self.num_group
+        );
+        match (self.layout, n) {
+            (None, _) | (Some(ConvLayout::Ncw), 1) | (Some(ConvLayout::Nchw), 2) | (Some(ConvLayout::Ncdhw), 3) => {
+                Ok(n)
+            }
+            (Some(ConvLayout::Nhwc), 2) | (Some(ConvLayout::Ndhwc), 3) => Err(Error::Unsupported(
+                "convolutions with channels last run on a GPU only: transpose the input and use NCHW or NCDHW".into(),
+            )),
+            (Some(layout), n) => {
+                Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions")))
+            }
+        }
+    }
+
+    fn shape(&self, data: &Shape) -> Result<ConvShape> {
+        let n = self.spatial()?;
+        let dims = data.dims();
+        ensure!(dims.len() == n + 2, "the input {data} must have {} dimensions for a kernel {}", n + 2, self.kernel);
+        Ok(ConvShape {
+            batch: dims[0].max(0) as usize,
+            groups: self.num_group as usize,
+            in_channels: dims[1].max(0) as usize,
+            out_channels: self.num_filter as usize,
+            input: sizes(&dims[2..]),
+            kernel: triple("kernel", &self.kernel, n, 1, 1)?,
+            stride: triple("stride", &self.stride, n, 1, 1)?,
+            pad: triple("pad", &self.pad, n, 0, 0)?,
+            dilate: triple("dilate", &self.dilate, n, 1, 1)?,
+        })
+    }
+}
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<ConvolutionParam>();
+    let n = p.spatial()?;
+    let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
+    io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
+    if !p.no_bias {
+        io.assign_in(2, &Shape::new(&[filters]))?;
+    }
+    let mut weight = Dims::from_slice(&[filters, -1]);
+    weight.extend_from_slice(p.kernel.dims());
+    let mut weight = Shape::from(weight);
+    if !io.ins[0].ndim_is_known() {
+        return io.assign_in(1, &weight);
+    }
+    let shape = p.shape(&io.ins[0])?;
+    let channels = io.ins[0].dim(1);
+    if channels >= 0 {
+        ensure!(
+            channels % groups == 0,
+            "the input {} has {channels} channels, no multiple of num_group {groups}",
+            io.ins[0]
+        );
+        if let Some(dims) = weight.dims_mut() {
+            dims[1] = channels / groups;
+        }
+    }
+    io.assign_in(1, &weight)?;
+    let sizes = shape.output();
+    let mut out = Dims::from_slice(&[io.ins[0].dim(0), filters]);
+    for i in 0..n {
+        let (known, size) = (io.ins[0].dim(2 + i) >= 0, sizes[3 - n + i]);
+        ensure!(
+            !known || size > 0,
+            "kernel {} with dilate {} exceeds the input {} with pad {}",
+            p.kernel,
+            p.dilate,
+            io.ins[0],
+            p.pad
+        );
+        out.push(if known { size as i64 } else { -1 });
+    }
+    io.assign_out(0, &Shape::from(out))?;
+    // Backwards: the batch, the channels, and sizes where the stride is 1.
+    let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(1).max(-1)]);
+    if data[1] > 0 {
+        data[1] *= groups;
+    }
+    for i in 0..n {
+        let (k, s, d, pad) = (3 - n + i, io.outs[0].dim(2 + i), shape.dilate[3 - n + i], shape.pad[3 - n + i]);
+        let size = s - 1 + (d * (shape.kernel[k] - 1) + 1) as i64 - 2 * pad as i64;
+        data.push(if s >= 0 && shape.stride[k] == 1 { size } else { -1 });
+    }
+    io.assign_in(0, &Shape::from(data))
+}
+
+/// Weights packed when they are met for the second time.
+struct Packed<T: Real> {
+    seen: Option<Version>,
+    weights: Option<PackedConvWeights<T>>,
+}
+
+impl<T: Real> Default for Packed<T> {
+    fn default() -> Self {
+        Packed { seen: None, weights: None }
+    }
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<ConvolutionParam>();
+    let shape = p.shape(ins[0].shape())?;
+    let (x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+    let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
+    let epilogue = ConvEpilogue { bias, ..ConvEpilogue::default() };
+    let y = outs[0].slice_mut::<T>()?;
+    match (ctx.cache, ins[1].version()) {
+        (Some(cache), Some(version)) if !ctx.is_train => cache.with(|kept: &mut Packed<T>| {
+            if kept.seen != Some(version) {
+                *kept = Packed { seen: Some(version), weights: None };
+                return conv_forward(&shape, x, w, &epilogue, y);
+            }
+            let weights = kept.weights.get_or_insert_with(|| PackedConvWeights::new(&shape, w));
+            conv_forward_packed(&shape, x, weights, &epilogue, y);
+        }),
+        _ => conv_forward(&shape, x, w, &epilogue, y),
+    }
+    Ok(())
+}
+
+/// Inputs: gradient of the output, data, weight. Outputs: gradients of data, weight, bias.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<ConvolutionParam>();
+    let shape = p.shape(ins[1].shape())?;
+    let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+    if outs[0].wanted() {
+        conv_backward_data(&shape, dy, w, outs[0].slice_mut::<T>()?);
+    }
+    if outs[1].wanted() {
+        conv_backward_weights(&shape, x, dy, outs[1].slice_mut::<T>()?);
+    }
+    if !p.no_bias && outs[2].wanted() {
+        conv_backward_bias(&shape, dy, outs[2].slice_mut::<T>()?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn infer(attrs: &[(&str, &str)], mut ins: Vec<Shape>, out: Shape) -> Result<(Vec<Shape>, Shape)> {
+        let p = CONVOLUTION.parse(&attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect())?;
+        let mut outs = [out];
+        infer_shape(&p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        Ok((ins, outs[0].clone()))
+    }
+
+    #[test]
+    fn shapes_follow_in_both_directions() {
+        let attrs =
+            [("kernel", "(3, 3)"), ("num_filter", "8"), ("num_group", "2"), ("pad", "(1, 1)"), ("stride", "(2, 1)")];
+        let unknown = || vec![Shape::new(&[-1, 4, 9, 7]), Shape::unknown(), Shape::unknown()];
+        let (ins, out) = infer(&attrs, unknown(), Shape::unknown()).unwrap();
+        assert_eq!((&ins[1], &ins[2], &out), (&[8, 2, 3, 3].into(), &[8].into(), &[-1, 8, 5, 7].into()));
+        let ins = vec![Shape::new(&[-1, -1, 9, -1]), Shape::new(&[8, 2, 3, 3]), Shape::unknown()];
+        let (ins, _) = infer(&attrs, ins, Shape::new(&[6, 8, 5, 7])).unwrap();
+        assert_eq!(ins[0], [6, 4, 9, 7].into());
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        let ins = || vec![Shape::new(&[1, 3, 2, 2]), Shape::unknown(), Shape::unknown()];
+        let error = |attrs: &[(&str, &str)]| infer(attrs, ins(), Shape::unknown()).unwrap_err().to_string();
+        assert!(error(&[("kernel", "(3, 3)"), ("num_filter", "8")]).contains("exceeds the input"));
+        assert!(
+            error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("num_group", "2")])
+                .contains("no multiple of num_group 2")
+        );
+        assert!(error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("stride", "(1)")]).contains("spatial dimensions"));
+        assert!(error(&[("kernel", "(1, 1)"), ("num_filter", "8"), ("stride", "(0, 1)")]).contains("1 and above"));
+    }
+}

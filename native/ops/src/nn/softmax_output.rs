@@ -1,0 +1,156 @@
+//! `SoftmaxOutput`: softmax with the gradient of the cross entropy.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::float::Real;
+use ferromx_kernels::softmax::{
+    SoftmaxKind, SoftmaxShape, SoftmaxTarget, softmax_forward, softmax_output_backward, softmax_output_backward_dense,
+    valid_labels,
+};
+
+param_enum! {
+    /// By what the gradient is divided.
+    pub enum Normalization { Batch = "batch", Null = "null", Valid = "valid" }
+}
+
+params! {
+    /// Parameters of `SoftmaxOutput`.
+    pub struct SoftmaxOutputParam {
+        /// Factor of the gradient.
+        grad_scale: f32 = 1.0;
+        /// Label of rows without gradient, if `use_ignore`.
+        ignore_label: f32 = (-1.0);
+        /// Whether the classes lie along axis 1 and every place of the other axes has a label of its own.
+        multi_output: bool = false;
+        /// Whether rows with the label `ignore_label` have no gradient.
+        use_ignore: bool = false;
+        /// Whether the classes lie along the last axis; otherwise all axes but the first count as one.
+        preserve_shape: bool = false;
+        /// What the gradient is divided by: nothing, the number of rows, or the number of labels that are not ignored.
+        normalization: Normalization = (Normalization::Null);
+        /// Whether the gradient is multiplied by the gradient of the output.
+        out_grad: bool = false;
+        /// The part of the probability taken from the label and spread evenly over the other classes, from 0 to 1.
+        smooth_alpha: f32 = 0.0, where 0.0..=1.0;
+    }
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64];
+
+/// Softmax for classification.
+pub static SOFTMAX_OUTPUT: OpDef = OpDef::new("SoftmaxOutput")
+    .aliases(&["Softmax"])
+    .doc(
+        "Computes softmax, and in the backward pass the gradient of the cross entropy between it and the label.\n\n\
+         p = exp(x) / sum(exp(x)) along the classes; the gradient of x is grad_scale * (p - onehot(label)), whatever flows back \
+         from above (unless out_grad is set). Shapes: data (batch, classes), label (batch,), output as data. With multi_output, data (batch, classes, \
+         d1, ...) and label (batch, d1, ...). A label of the shape of the data is taken as probabilities.",
+    )
+    .inputs(&[arg("data", "The scores."), arg("label", "The class of each row, from 0, or probabilities of the shape of the data.")])
+    .params::<SoftmaxOutputParam>()
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(
+        Backward::new(backward)
+            .ograds_if(|p| p.get::<SoftmaxOutputParam>().out_grad)
+            .inputs(Deps::Some(&[1]))
+            .outputs(Deps::All),
+        None,
+    ));
+
+impl SoftmaxOutputParam {
+    /// The data as rows of classes.
+    fn rows(&self, data: &Shape) -> SoftmaxShape {
+        let dims = data.dims();
+        let product = |d: &[i64]| d.iter().product::<i64>() as usize;
+        let last = dims.len() - 1;
+        match (self.preserve_shape, self.multi_output) {
+            (true, _) => SoftmaxShape { outer: product(&dims[..last]), axis: dims[last] as usize, inner: 1 },
+            (false, true) => {
+                SoftmaxShape { outer: dims[0] as usize, axis: dims[1] as usize, inner: product(&dims[2..]) }
+            }
+            (false, false) => SoftmaxShape { outer: dims[0] as usize, axis: product(&dims[1..]), inner: 1 },
+        }
+    }
+}
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<SoftmaxOutputParam>();
+    io.expect_inputs(&["data", "label"])?;
+    let known = io.outs[0].clone();
+    io.assign_in(0, &known)?;
+    let data = io.ins[0].clone();
+    let Some(n) = data.ndim() else { return Ok(()) };
+    ensure!(n >= 1, "the data of SoftmaxOutput is a scalar; it needs a dimension of classes");
+    io.assign_out(0, &data)?;
+    let dims = data.dims();
+    let label: Dims = match (p.multi_output, p.preserve_shape) {
+        (true, _) => {
+            ensure!(n >= 2, "multi_output needs data of at least two dimensions, but it is {data}");
+            dims[..1].iter().chain(&dims[2..]).copied().collect()
+        }
+        (false, true) => dims[..n - 1].into(),
+        (false, false) => dims[..1].into(),
+    };
+    let label = Shape::from(label);
+    // Accepted besides: probabilities, and for multi_output one flattened row of labels per example.
+    let given = &io.ins[1];
+    let flat = Shape::new(&[data.dim(0), label.product(1..)]);
+    if given.is_known() && (*given == data || (p.multi_output && *given == flat)) {
+        return Ok(());
+    }
+    io.assign_in(1, &label)
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let shape = ctx.params::<SoftmaxOutputParam>().rows(ins[0].shape());
+    softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+    Ok(())
+}
+
+/// Inputs: with `out_grad` the gradient of the output; label; output. Outputs: gradients of data and label.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<SoftmaxOutputParam>();
+    let (head, ins) = if p.out_grad { (Some(ins[0].slice::<T>()?), &ins[1..]) } else { (None, ins) };
+    let (label, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+    if outs[1].wanted() {
+        outs[1].slice_mut::<T>()?.fill(T::default());
+    }
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let shape = p.rows(ins[1].shape());
+    let dx = outs[0].slice_mut::<T>()?;
+    let ignore_label = p.use_ignore.then_some(f64::from(p.ignore_label));
+    let divisor = match p.normalization {
+        Normalization::Null if p.multi_output => shape.inner,
+        Normalization::Null => 1,
+        Normalization::Batch => shape.outer * shape.inner,
+        Normalization::Valid => valid_labels(label, f64::from(p.ignore_label)).max(1),
+    };
+    let scale = f64::from(p.grad_scale) / divisor.max(1) as f64;
+    if ins[0].shape() == ins[1].shape() {
+        softmax_output_backward_dense(scale, y, label, head, dx);
+    } else {
+        let smooth_alpha = f64::from(p.smooth_alpha);
+        softmax_output_backward(&SoftmaxTarget { shape, ignore_label, smooth_alpha, scale }, y, label, head, dx);
+    }
+    Ok(())
+}
