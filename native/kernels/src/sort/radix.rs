@@ -115,13 +115,14 @@ fn taken<I: Keyed>(left: &[I], right: &[I], k: usize) -> usize {
 
 fn merge<I: Keyed>(left: &[I], right: &[I], dst: &mut [I]) {
     let (mut l, mut r) = (0, 0);
-    for d in dst {
-        let from_left = match (left.get(l), right.get(r)) {
-            (Some(a), Some(b)) => a.key() <= b.key(),
-            (a, _) => a.is_some(),
-        };
-        *d = if from_left { left[l] } else { right[r] };
+    // No branch depends on the keys: they are not predictable.
+    while l < left.len() && r < right.len() {
+        let (a, b) = (left[l], right[r]);
+        let from_left = a.key() <= b.key();
+        dst[l + r] = std::hint::select_unpredictable(from_left, a, b);
         l += usize::from(from_left);
         r += usize::from(!from_left);
     }
+    let rest = &mut dst[l + r..];
+    rest.copy_from_slice(if l < left.len() { &left[l..] } else { &right[r..] });
 }
