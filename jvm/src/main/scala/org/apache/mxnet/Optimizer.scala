@@ -139,9 +139,9 @@ abstract class Optimizer {
 
   /** Counts an update of a parameter and gives its learning rate, from the scheduler if there is one. */
   private[mxnet] def nextLr(index: Int, learningRate: Float, scheduler: LRScheduler): Float = {
-    val lr = if (scheduler == null) learningRate else scheduler(numUpdate)
+    // Counted first, so that all parameters have the same rate in the same step.
     updateCount(index)
-    getLr(index, lr)
+    getLr(index, if (scheduler == null) learningRate else scheduler(numUpdate))
   }
 
   /** Update counts of all parameters, which learning rate schedules and bias corrections depend on. */
