@@ -194,9 +194,9 @@ private[mxnet] object NativeLibrary {
     s"${e.getClass.getSimpleName.stripSuffix("Exception")}: ${e.getMessage}"
 
   private def notFound(tried: Seq[String]): MXNetError =
-    error(
-      "there is no libmxnet to load; tried" + tried.map("\n  - " + _).mkString,
-      s"\nadd the jar for this platform to the class path, or set -D$PathProperty to the library file or its directory"
+    new MXNetError(
+      "NativeLibrary: there is no libmxnet to load; tried" + tried.map("\n  - " + _).mkString +
+        s"\nadd the jar for this platform to the class path, or set -D$PathProperty to the library file or its directory"
     )
 
   private def error(what: String, remedy: String): MXNetError = new MXNetError(s"NativeLibrary: $what; $remedy")

@@ -4,8 +4,8 @@ import scala.collection.mutable
 
 class ExecutorSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
-  private val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
-  private val product = Symbol.api.elemwise_mul(x, y, name = "product")
+  private lazy val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
+  private lazy val product = Symbol.api.elemwise_mul(x, y, name = "product")
 
   private def vector(values: Float*): NDArray = NDArray.array(values.toArray, Shape(values.length))
 

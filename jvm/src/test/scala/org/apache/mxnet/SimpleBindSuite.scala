@@ -12,7 +12,7 @@ class SimpleBindSuite extends munit.FunSuite {
     Symbol.api.SoftmaxOutput(data = norm, name = "softmax")
   }
 
-  private val data: NDArray = NDArray.ones(8, 3)
+  private lazy val data: NDArray = NDArray.ones(8, 3)
 
   private val noArrays = Map.empty[String, NDArray]
   private val noRequests = Map.empty[String, String]
