@@ -1,9 +1,11 @@
 //! The operators. A family is one file or folder in which metadata, inference, gradient and kernel of each operator stand side
 //! by side; its `OPS` table is listed once, in [`registry`].
 
+pub mod broadcast;
 pub mod elemwise;
 pub mod linalg;
 pub mod nn;
+pub mod reduce;
 pub mod registry;
 pub mod rules;
 pub mod shape;

@@ -8,12 +8,17 @@ use ferromx_core::op::OpDef;
 
 /// The tables of the families. A new family is added here and nowhere else.
 static FAMILIES: &[&[&OpDef]] = &[
+    crate::broadcast::BINARY,
+    crate::broadcast::EXPAND,
     crate::elemwise::UNARY,
     crate::elemwise::BINARY,
     crate::elemwise::SCALAR,
     crate::elemwise::PARAMETRIC,
     crate::elemwise::IDENTITY,
     crate::nn::OPS,
+    crate::reduce::SUMS,
+    crate::reduce::NORMS,
+    crate::reduce::ARG,
     crate::shape::OPS,
 ];
 

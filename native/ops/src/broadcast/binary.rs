@@ -1,0 +1,305 @@
+//! Arithmetic, comparison and logic of two arrays whose axes of length 1 are repeated.
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::broadcast::broadcast;
+use ferromx_kernels::map::Src;
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::reduce::{Sum, reduce, reduce_to_shape};
+use ferromx_kernels::zip::zip;
+
+use crate::elemwise::family::{Binary, formula, lanes};
+use crate::elemwise::formulas::*;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &ADD,
+    &SUB,
+    &MUL,
+    &DIV,
+    &MOD,
+    &POWER,
+    &HYPOT,
+    &MAXIMUM,
+    &MINIMUM,
+    &EQUAL,
+    &NOT_EQUAL,
+    &GREATER,
+    &GREATER_EQUAL,
+    &LESSER,
+    &LESSER_EQUAL,
+    &AND,
+    &OR,
+    &XOR,
+];
+
+const LHS_RHS: &[ArgDef] = &[
+    arg("lhs", "The first array."),
+    arg(
+        "rhs",
+        "The second array, of the same type. Aligned at the last axis, each axis has the length of lhs, or one of the two is 1.",
+    ),
+];
+
+/// Defines an operator of two broadcast inputs `lhs` and `rhs`, for all numeric types, from a [`Binary`] formula.
+///
+/// ```text
+/// broadcast_op!(MUL: "broadcast_mul", "The product.", Mul, grad(other::<Mul>, other::<Mul>));
+/// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(pass, minus));
+/// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
+/// ```
+/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output.
+macro_rules! broadcast_op {
+    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
+        pub static $name: OpDef = OpDef::new($op)
+            $(.aliases(&[$($alias),+]))?
+            .doc($doc)
+            .inputs(LHS_RHS)
+            .shape(broadcast_shapes)
+            .forward(forward::<$F>)
+            .grad(broadcast_op!(@grad $($grad)+));
+    };
+    (@grad zero) => { Grad::Zero };
+    (@grad sums($lhs:expr, $rhs:expr)) => { Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs), None) };
+    (@grad grad($lhs:expr, $rhs:expr)) => { Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs).inputs(Deps::All), None) };
+    (@kernel $lhs:expr, $rhs:expr) => {
+        Backward::new(|ctx, ins, outs| {
+            if outs[0].wanted() {
+                $lhs(ctx, ins, 0, &mut outs[0])?;
+            }
+            if outs[1].wanted() {
+                $rhs(ctx, ins, 1, &mut outs[1])?;
+            }
+            Ok(())
+        })
+    };
+}
+
+broadcast_op!(ADD: "broadcast_add" ["_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"],
+    "The sum lhs + rhs with broadcasting.", Add, sums(pass, pass));
+broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"],
+    "The difference lhs - rhs with broadcasting.", Sub, sums(pass, minus));
+broadcast_op!(MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
+    "The product lhs * rhs with broadcasting.", Mul, grad(other::<Mul>, other::<Mul>));
+broadcast_op!(DIV: "broadcast_div" ["_sparse_broadcast_div"],
+    "The quotient lhs / rhs with broadcasting; integers are truncated, and give 0 where they are divided by 0.",
+    Div, grad(other::<Div>, both::<DivB>));
+broadcast_op!(MOD: "broadcast_mod",
+    "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
+    Mod, grad(both::<ModA>, both::<ModB>));
+broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(both::<PowerA>, both::<PowerB>));
+broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
+    Hypot, grad(both::<HypotA>, both::<HypotB>));
+broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],
+    "The larger element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
+    Maximum, grad(both::<MaximumA>, both::<MaximumB>));
+broadcast_op!(MINIMUM: "broadcast_minimum" ["_npi_minimum"],
+    "The smaller element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
+    Minimum, grad(both::<MinimumA>, both::<MinimumB>));
+broadcast_op!(EQUAL: "broadcast_equal", "1 where lhs equals rhs with broadcasting, else 0.", Equal, zero);
+broadcast_op!(NOT_EQUAL: "broadcast_not_equal", "1 where lhs differs from rhs with broadcasting, else 0.", NotEqual, zero);
+broadcast_op!(GREATER: "broadcast_greater", "1 where lhs > rhs with broadcasting, else 0.", Greater, zero);
+broadcast_op!(GREATER_EQUAL: "broadcast_greater_equal", "1 where lhs >= rhs with broadcasting, else 0.", GreaterEqual, zero);
+broadcast_op!(LESSER: "broadcast_lesser", "1 where lhs < rhs with broadcasting, else 0.", Lesser, zero);
+broadcast_op!(LESSER_EQUAL: "broadcast_lesser_equal", "1 where lhs <= rhs with broadcasting, else 0.", LesserEqual, zero);
+broadcast_op!(AND: "broadcast_logical_and", "1 where lhs and rhs are not 0 with broadcasting, else 0.", And, zero);
+broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broadcasting, else 0.", Or, zero);
+broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
+
+/// Axes aligned at the last one; of two lengths that differ one is 1.
+fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    let n = l.max(r);
+    let axis = |s: &Shape, rank: usize, i: usize| if i + rank < n { 1 } else { s.dim(i + rank - n) };
+    let mut dims = Dims::new();
+    for i in 0..n {
+        dims.push(match (axis(&io.ins[0], l, i), axis(&io.ins[1], r, i)) {
+            (a, b) if a == b => a,
+            (1, b) => b,
+            (a, 1) => a,
+            // The unknown length is 1 or that of the other operand, so the output has the latter.
+            (a, -1) | (-1, a) => a,
+            (a, b) => {
+                return Err(Error::Value(format!(
+                    "shapes {} and {} cannot be broadcast: {a} and {b} on axis {i} differ, and neither is 1",
+                    io.ins[0], io.ins[1]
+                )));
+            }
+        });
+    }
+    io.assign_out(0, &Shape::from(dims))
+}
+
+fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
+    let shape = out.shape().to_usize();
+    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let (a, b) = (Src::Slice(a.slice::<T>()?), Src::Slice(b.slice::<T>()?));
+        broadcast((a, &a_shape), (b, &b_shape), (out.slice_mut::<T>()?, &shape), f);
+    });
+    Ok(())
+}
+
+/// The gradient is the output's, summed over what was repeated.
+fn pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+    let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
+    sum_to(ctx, &ins[0], (&from, &to), out)
+}
+
+/// Sums the array over the axes along which the output has length 1 or none.
+pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
+    lanes!(ctx, out.dtype(), Add, |T, f| {
+        reduce_to_shape_like(x.slice::<T>()?, (from, to), out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+/// [`reduce_to_shape`] in the lanes of a formula.
+fn reduce_to_shape_like<T, C>(x: &[T], (from, to): (&[usize], &[usize]), out: &mut [T], _lanes: impl Fn(C, C) -> C)
+where
+    C: ferromx_kernels::reduce::Number,
+    T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
+{
+    if from == to {
+        out.copy_from_slice(x);
+    } else {
+        reduce_to_shape::<T, C>(x, from, to, out);
+    }
+}
+
+/// The negative of [`pass`].
+fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+    pass(ctx, ins, target, out)?;
+    lanes!(ctx, out.dtype(), Negative, |T, f| {
+        zip(Src::<T>::InPlace, Src::Scalar(T::default()), out.slice_mut::<T>()?, f);
+    });
+    Ok(())
+}
+
+formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
+
+/// The gradient is `F(output's gradient, other operand)`.
+fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+    let (g, x) = (&ins[0], &ins[2 - target]);
+    let (shape, x_shape, to) = (g.shape().to_usize(), x.shape().to_usize(), out.shape().to_usize());
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let (g, x) = ((Src::Slice(g.slice::<T>()?), &shape[..]), (Src::Slice(x.slice::<T>()?), &x_shape[..]));
+        let out = out.slice_mut::<T>()?;
+        if shape == to {
+            broadcast(g, x, (out, &shape), f);
+        } else {
+            summed(&shape, &to, out, f, |buf| broadcast(g, x, (buf, &shape), f));
+        }
+    });
+    Ok(())
+}
+
+/// The gradient is the output's times `F(lhs, rhs)`.
+fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+    let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
+    let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
+    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let (g, out) = (g.slice::<T>()?, out.slice_mut::<T>()?);
+        let (a, b) = ((Src::Slice(a.slice::<T>()?), &a_shape[..]), (Src::Slice(b.slice::<T>()?), &b_shape[..]));
+        summed(&shape, &to, out, f, |buf| {
+            broadcast(a, b, (&mut *buf, &shape), f);
+            times(buf, g, f);
+        });
+    });
+    Ok(())
+}
+
+/// Lets `fill` write lanes of `shape`, and sums them to the shape `to`.
+fn summed<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl Fn(C, C) -> C, fill: impl FnOnce(&mut [C]))
+where
+    C: ferromx_kernels::reduce::Number,
+    T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
+{
+    with_scratch(shape.iter().product(), |buf: &mut [C]| {
+        fill(buf);
+        let missing = shape.len() - to.len();
+        let axes: Vec<usize> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
+        reduce::<Sum, C, T, C>(buf, shape, &axes, out);
+    });
+}
+
+/// `lanes *= g`.
+fn times<T, C>(lanes: &mut [C], g: &[T], _: impl Fn(C, C) -> C)
+where
+    C: ferromx_kernels::reduce::Number,
+    T: ferromx_kernels::map::Load<C>,
+{
+    zip(Src::<C>::InPlace, Src::Slice(g), lanes, C::times);
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::dtype::DType;
+
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let b = array(&[1.2, 0.4, 2.6], &[3, 1]);
+        for def in OPS {
+            for dims in [&[2, 1, 2][..], &[1, 4], &[1, 1]] {
+                let n = dims.iter().product::<i64>() as usize;
+                let a = array(&[0.7, 1.9, 5.3, 0.9][..n], dims);
+                Case::new(def, &[]).check_gradient(&[a.clone(), b.clone()]);
+                Case::new(def, &[]).check_gradient(&[b.clone(), a]);
+            }
+            let (a, b) = (vector(DType::F64, &[0.7, 1.9, 5.3]), vector(DType::F64, &[1.2, 0.4, 2.0]));
+            Case::new(def, &[]).check_gradient(&[a, b]);
+        }
+    }
+
+    #[test]
+    fn all_numeric_types_agree() {
+        for def in OPS {
+            for dtype in [DType::F16, DType::BF16, DType::F32, DType::U8, DType::I8, DType::I32, DType::I64] {
+                let (a, b) =
+                    (vector(dtype, &[8.0, 2.0, 4.0]).reshape(&[3, 1].into()).unwrap(), vector(dtype, &[2.0, 1.0]));
+                let y = Case::new(def, &[]).run1(&[a, b]).unwrap();
+                assert_eq!((y.dtype(), y.shape()), (dtype, &[3, 2].into()));
+                let expect: Option<[f64; 6]> = match def.name {
+                    "broadcast_sub" => Some([6.0, 7.0, 0.0, 1.0, 2.0, 3.0]),
+                    "broadcast_div" => Some([4.0, 8.0, 1.0, 2.0, 2.0, 4.0]),
+                    "broadcast_greater" => Some([1.0, 1.0, 0.0, 1.0, 1.0, 1.0]),
+                    "broadcast_power" => Some([64.0, 8.0, 4.0, 2.0, 16.0, 4.0]),
+                    _ => None,
+                };
+                if let Some(expect) = expect {
+                    assert_eq!(y.to_vec_as::<f64>().unwrap(), expect, "{} {dtype}", def.name);
+                }
+            }
+        }
+        assert!(Case::new(&ADD, &[]).run1(&[array(&[true], &[1]), array(&[true], &[1])]).is_err());
+    }
+
+    #[test]
+    fn shapes_are_aligned_at_the_last_axis() {
+        let shape =
+            |a: &[i64], b: &[i64]| Case::new(&ADD, &[]).shapes(&[Shape::new(a), Shape::new(b)]).map(|s| s[0].clone());
+        assert_eq!(shape(&[2, 1, 4], &[5, 1]).unwrap(), [2, 5, 4].into());
+        assert_eq!(shape(&[2, -1, 4], &[5, 1]).unwrap(), [2, 5, 4].into());
+        assert_eq!(shape(&[2, -1], &[-1, 1]).unwrap(), [2, -1].into());
+        assert!(shape(&[2, 1, 4], &[5, 3]).unwrap_err().to_string().contains("4 and 3 on axis 2 differ"));
+    }
+
+    #[test]
+    fn sums_of_integers_stay_exact_in_gradients() {
+        let big = (1i64 << 60) + 1;
+        let (a, b) = (array(&[1i64], &[1]), array(&[1i64, 2], &[2]));
+        let grads = Case::new(&SUB, &[]).backward(&[a, b], &[array(&[big, 1], &[2])]).unwrap();
+        assert_eq!(grads[0].to_vec::<i64>().unwrap(), [big + 1]);
+        assert_eq!(grads[1].to_vec::<i64>().unwrap(), [-big, -1]);
+    }
+}

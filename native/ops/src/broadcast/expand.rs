@@ -1,0 +1,254 @@
+//! Repetition of axes of length 1.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{Element, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::{Params, ShapeOrNone};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+
+use super::binary::sum_to;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&BROADCAST_TO, &BROADCAST_AXIS, &BROADCAST_LIKE];
+
+params! {
+    /// Parameters of `broadcast_to`.
+    pub struct BroadcastToParam {
+        /// The shape of the result, of as many axes as the input; 0 keeps the input's length.
+        shape: Shape = (Shape::new(&[]));
+    }
+}
+
+pub static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
+    .doc("Repeats the axes of length 1 to the lengths in `shape`: an input of shape (2, 1) with shape=(2, 3) gives rows of equal elements.")
+    .inputs(&[arg("data", "The array; its axes have length 1 or that of the result.")])
+    .params::<BroadcastToParam>()
+    .shape(|p, io| {
+        let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+        let target = p.get::<BroadcastToParam>().shape.dims();
+        ensure!(
+            target.len() == n,
+            "broadcast_to: the input of shape {} has {n} axes, but shape={} has {}: give one length per axis, 0 to keep it",
+            io.ins[0],
+            Shape::new(target),
+            target.len()
+        );
+        let lengths: Vec<_> = target.iter().copied().enumerate().filter(|(_, d)| *d > 0).collect();
+        expanded(&lengths, io)
+    })
+    .forward(repeat)
+    .grad(Grad::Kernel(Backward::new(repeat_backward), None));
+
+params! {
+    /// Parameters of `broadcast_axis`.
+    pub struct BroadcastAxisParam {
+        /// The axes to repeat, each of length 1.
+        axis: Shape = (Shape::new(&[]));
+        /// The length that each of these axes gets.
+        size: Shape = (Shape::new(&[]));
+    }
+}
+
+pub static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
+    .aliases(&["broadcast_axes"])
+    .doc("Repeats axes of length 1: an input of shape (1, 2, 1) with axis=(0, 2), size=(3, 4) gives a result of shape (3, 2, 4).")
+    .inputs(&[arg("data", "The array.")])
+    .params::<BroadcastAxisParam>()
+    .shape(|p, io| {
+        let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+        let p = p.get::<BroadcastAxisParam>();
+        let (axes, sizes) = (p.axis.dims(), p.size.dims());
+        ensure!(
+            axes.len() == sizes.len(),
+            "broadcast_axis: {} axes were given with {} sizes: give one size per axis",
+            axes.len(),
+            sizes.len()
+        );
+        let mut lengths = Vec::new();
+        for (axis, size) in axes.iter().zip(sizes) {
+            let axis = Shape::axis(*axis, n)?;
+            ensure!(lengths.iter().all(|(a, _)| *a != axis), "broadcast_axis: axis {axis} is given twice in {}", p.axis);
+            ensure!(*size > 0, "broadcast_axis: size {size} of axis {axis} is not positive");
+            ensure!(
+                io.ins[0].dim(axis) <= 1,
+                "broadcast_axis: axis {axis} of shape {} has length {}, only axes of length 1 are repeated",
+                io.ins[0],
+                io.ins[0].dim(axis)
+            );
+            lengths.push((axis, *size));
+        }
+        expanded(&lengths, io)
+    })
+    .forward(repeat)
+    .grad(Grad::Kernel(Backward::new(repeat_backward), None));
+
+params! {
+    /// Parameters of `broadcast_like`.
+    pub struct BroadcastLikeParam {
+        /// The axes of lhs to repeat; by default all.
+        lhs_axes: ShapeOrNone = (ShapeOrNone(None));
+        /// The axes of rhs whose lengths they get.
+        rhs_axes: ShapeOrNone = (ShapeOrNone(None));
+    }
+}
+
+pub static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
+    .doc("Repeats the axes of length 1 of lhs to the lengths of rhs, whose elements do not matter.")
+    .inputs(&[arg("lhs", "The array to repeat."), arg("rhs", "The array whose axes are taken.")])
+    .params::<BroadcastLikeParam>()
+    .shape(broadcast_like_shape)
+    .dtype(|_, io| match io.ins[0].or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    })
+    .forward(repeat)
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            if outs[1].wanted() {
+                outs[1].bytes_mut()?.fill(0);
+            }
+            if outs[0].wanted() { repeat_backward(ctx, ins, outs) } else { Ok(()) }
+        }),
+        None,
+    ));
+
+fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    let p = p.get::<BroadcastLikeParam>();
+    let lengths: Vec<(usize, i64)> = match (&p.lhs_axes.0, &p.rhs_axes.0) {
+        (Some(lhs), Some(rhs)) => {
+            let (lhs, rhs) = (lhs.dims(), rhs.dims());
+            ensure!(
+                lhs.len() == rhs.len() && !lhs.is_empty(),
+                "broadcast_like: {} axes in lhs_axes and {} in rhs_axes: give as many of both, at least one",
+                lhs.len(),
+                rhs.len()
+            );
+            let pair = |(a, b): (&i64, &i64)| Ok((Shape::axis(*a, l)?, io.ins[1].dim(Shape::axis(*b, r)?)));
+            lhs.iter().zip(rhs).map(pair).collect::<Result<_>>()?
+        }
+        _ => {
+            ensure!(
+                l == r,
+                "broadcast_like: lhs of shape {} and rhs of shape {} differ in their number of axes: give lhs_axes and rhs_axes",
+                io.ins[0],
+                io.ins[1]
+            );
+            io.ins[1].dims().iter().copied().enumerate().collect()
+        }
+    };
+    expanded(&lengths, io)
+}
+
+/// The output has the lengths on some axes, and those of the first input on the others.
+fn expanded(lengths: &[(usize, i64)], io: &mut ShapeIo<'_>) -> Result<()> {
+    let mut out = io.ins[0].clone();
+    let Some(dims) = out.dims_mut() else { return Ok(()) };
+    for &(axis, length) in lengths {
+        let have = dims[axis];
+        ensure!(
+            have <= 1 || length < 0 || have == length,
+            "axis {axis} of shape {} has length {have}, which cannot be broadcast to {length}: only axes of length 1 are repeated",
+            io.ins[0]
+        );
+        dims[axis] = length;
+    }
+    io.assign_out(0, &out)
+}
+
+/// Writes the first input with its axes of length 1 repeated to the output's lengths.
+fn repeat(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (x, out) = (&ins[0], &mut outs[0]);
+    let (from, to) = (x.shape().to_usize(), out.shape().to_usize());
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
+        if !out.is_empty() {
+            repeat_axes(x, &from, &to, out);
+        }
+        Ok(())
+    }, d => Err(Error::Internal(format!("no repetition of {d}"))))
+}
+
+/// Copies along the first axis, or repeats what lies inside it.
+fn repeat_axes<T: Element>(x: &[T], from: &[usize], to: &[usize], out: &mut [T]) {
+    if x.len() == out.len() {
+        return out.copy_from_slice(x);
+    }
+    if x.len() == 1 {
+        return out.fill(x[0]);
+    }
+    let rows = to[0];
+    let (x_row, out_row) = (x.len() / from[0], out.len() / rows);
+    if from[0] == rows {
+        for (x, out) in x.chunks(x_row).zip(out.chunks_mut(out_row)) {
+            repeat_axes(x, &from[1..], &to[1..], out);
+        }
+        return;
+    }
+    let (first, rest) = out.split_at_mut(out_row);
+    repeat_axes(x, &from[1..], &to[1..], first);
+    for row in rest.chunks_mut(out_row) {
+        row.copy_from_slice(first);
+    }
+}
+
+fn repeat_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+    sum_to(ctx, &ins[0], (&from, &to), &mut outs[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn axes_are_repeated() {
+        let x = array(&[1i64 << 60, 2, 3, 4], &[2, 1, 2]);
+        let to = Case::new(&BROADCAST_TO, &[("shape", "(2, 2, 0)")]).run1(&[x.clone()]).unwrap();
+        let b = 1i64 << 60;
+        assert_eq!(to.to_vec::<i64>().unwrap(), [b, 2, b, 2, 3, 4, 3, 4]);
+        let y = array(&[true, false], &[1, 2, 1]);
+        let axis = Case::new(&BROADCAST_AXIS, &[("axis", "(0, 2)"), ("size", "(2, 3)")]).run1(&[y]).unwrap();
+        let rows = [true, true, true, false, false, false];
+        assert_eq!(axis.to_vec::<bool>().unwrap(), [rows, rows].concat());
+        let like = Case::new(&BROADCAST_LIKE, &[]).run1(&[x, array(&[0f32; 12], &[2, 3, 2])]).unwrap();
+        assert_eq!(like.to_vec::<i64>().unwrap(), [b, 2, b, 2, b, 2, 3, 4, 3, 4, 3, 4]);
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&[0.5, -1.0, 2.0, 3.0], &[2, 1, 2]);
+        Case::new(&BROADCAST_TO, &[("shape", "(2, 3, 2)")]).check_gradient(&[x()]);
+        Case::new(&BROADCAST_AXIS, &[("axis", "1"), ("size", "5")]).check_gradient(&[x()]);
+        Case::new(&BROADCAST_LIKE, &[]).check_gradient(&[x(), array(&[1.0; 8], &[2, 2, 2])]);
+    }
+
+    #[test]
+    fn wrong_shapes_are_told() {
+        let e = |def, attrs: &[(&str, &str)], ins: &[&[i64]]| {
+            let ins: Vec<_> = ins.iter().map(|d| Shape::new(d)).collect();
+            Case::new(def, attrs).shapes(&ins).unwrap_err().to_string()
+        };
+        assert!(e(&BROADCAST_TO, &[("shape", "(2, 5)")], &[&[2, 1, 4]]).contains("has 3 axes, but shape=[2,5] has 2"));
+        assert!(e(&BROADCAST_TO, &[("shape", "(3, 5, 4)")], &[&[2, 1, 4]]).contains("cannot be broadcast to 3"));
+        assert!(e(&BROADCAST_AXIS, &[("axis", "0"), ("size", "5")], &[&[2, 1, 4]]).contains("has length 2"));
+        assert!(e(&BROADCAST_AXIS, &[("axis", "(1, 1)"), ("size", "(5, 5)")], &[&[2, 1, 4]]).contains("given twice"));
+        assert!(e(&BROADCAST_LIKE, &[], &[&[2, 1, 4], &[5, 4]]).contains("give lhs_axes and rhs_axes"));
+    }
+
+    #[test]
+    fn chosen_axes_take_lengths_of_others() {
+        let case = Case::new(&BROADCAST_LIKE, &[("lhs_axes", "(1,)"), ("rhs_axes", "(-1,)")]);
+        assert_eq!(case.shapes(&[[2, 1, 4].into(), [2, 7].into()]).unwrap(), [Shape::new(&[2, 7, 4])]);
+    }
+}

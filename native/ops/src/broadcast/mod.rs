@@ -1,0 +1,11 @@
+//! Operators that repeat axes of length 1: arithmetic, comparison and logic of two arrays, and the repetition alone.
+
+mod binary;
+mod expand;
+
+use ferromx_core::op::OpDef;
+
+/// Arithmetic, comparison and logic of two arrays.
+pub static BINARY: &[&OpDef] = binary::OPS;
+/// Repetition of axes.
+pub static EXPAND: &[&OpDef] = expand::OPS;

@@ -1,0 +1,132 @@
+//! Positions of the largest and smallest elements.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::Arith;
+use ferromx_kernels::reduce;
+
+use super::axes::reduced;
+use crate::elemwise::family::NUMERIC;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&ARGMAX, &ARGMIN, &ARGMAX_CHANNEL];
+
+params! {
+    /// Parameters of `argmax` and `argmin`.
+    pub struct ArgParam {
+        /// The axis along which to look; negative ones count from the last. None looks at all elements in row-major order.
+        axis: Option<i32> = None;
+        /// Whether the reduced axis stays, with length 1.
+        keepdims: bool = false;
+    }
+}
+
+pub static ARGMAX: OpDef = OpDef::new("argmax")
+    .doc("The first position of the largest element along an axis, in the type of the input. A NaN counts as the largest.")
+    .inputs(&[arg("data", "The array.")])
+    .params::<ArgParam>()
+    .shape(arg_shape)
+    .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
+    .grad(Grad::Zero);
+
+pub static ARGMIN: OpDef = OpDef::new("argmin")
+    .doc("The first position of the smallest element along an axis, in the type of the input. A NaN counts as the smallest.")
+    .inputs(&[arg("data", "The array.")])
+    .params::<ArgParam>()
+    .shape(arg_shape)
+    .forward(|ctx, ins, outs| along::<false>(ctx, &ins[0], ctx.params::<ArgParam>().axis, &mut outs[0]))
+    .grad(Grad::Zero);
+
+pub static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
+    .doc("The first position of the largest element along axis 1, in the type of the input: the class of each row of scores.")
+    .inputs(&[arg("data", "The array, of at least two axes.")])
+    .shape(|_, io| {
+        let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(n >= 2, "argmax_channel needs at least two axes, but the input has shape {}", io.ins[0]);
+        let out = reduced(&io.ins[0], &[1], false);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], Some(1), &mut outs[0]))
+    .grad(Grad::Zero);
+
+fn arg_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<ArgParam>();
+    let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+    let axes = match p.axis {
+        Some(axis) => vec![Shape::axis(i64::from(axis), n)?],
+        None => (0..n).collect(),
+    };
+    let out = reduced(&io.ins[0], &axes, p.keepdims);
+    io.assign_out(0, &out)
+}
+
+fn along<const LARGEST: bool>(ctx: &OpCtx<'_>, x: &In<'_>, axis: Option<i32>, out: &mut Out<'_>) -> Result<()> {
+    let shape = x.shape().to_usize();
+    let dims = match axis {
+        None => (1, x.len(), 1),
+        Some(axis) => {
+            let axis = Shape::axis(i64::from(axis), shape.len())?;
+            (shape[..axis].iter().product(), shape[axis], shape[axis + 1..].iter().product())
+        }
+    };
+    if out.is_empty() {
+        return Ok(());
+    }
+    ensure!(dims.1 > 0, "{}: there is no position in an empty axis of shape {}", ctx.op, x.shape());
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
+        match LARGEST {
+            true => reduce::argmax::<T, T, <T as Arith>::Lane>(x, dims, out),
+            false => reduce::argmin::<T, T, <T as Arith>::Lane>(x, dims, out),
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, NUMERIC)))
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::dtype::DType;
+
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn positions_in_every_type() {
+        for dtype in DType::ALL.into_iter().filter(|d| *d != DType::Bool) {
+            let x = vector(dtype, &[1.0, 3.0, 3.0, 7.0, 0.0, 7.0]).reshape(&[2, 3].into()).unwrap();
+            let run = |def, attrs: &[(&str, &str)]| {
+                let y = Case::new(def, attrs).run1(&[x.clone()]).unwrap();
+                assert_eq!(y.dtype(), dtype);
+                y.to_vec_as::<f64>().unwrap()
+            };
+            assert_eq!(run(&ARGMAX, &[("axis", "1")]), [1.0, 0.0]);
+            assert_eq!(run(&ARGMIN, &[("axis", "-1")]), [0.0, 1.0]);
+            assert_eq!(run(&ARGMAX, &[("axis", "0")]), [1.0, 0.0, 1.0]);
+            assert_eq!(run(&ARGMAX, &[]), [3.0]);
+            assert_eq!(run(&ARGMAX_CHANNEL, &[]), [1.0, 0.0]);
+        }
+        let x = array(&[1f32, f32::NAN, 3.0, f32::NAN], &[4]);
+        assert_eq!(Case::new(&ARGMAX, &[("axis", "0")]).run1(&[x]).unwrap().to_vec::<f32>().unwrap(), [1.0]);
+    }
+
+    #[test]
+    fn shapes_and_errors() {
+        let shapes = |def, attrs: &[(&str, &str)], x: &[i64]| {
+            Case::new(def, attrs).shapes(&[Shape::new(x)]).map(|s| s[0].clone())
+        };
+        assert_eq!(shapes(&ARGMAX, &[], &[2, 3, 4]).unwrap(), [1].into());
+        assert_eq!(shapes(&ARGMAX, &[("axis", "1"), ("keepdims", "True")], &[2, 3, 4]).unwrap(), [2, 1, 4].into());
+        assert_eq!(shapes(&ARGMAX_CHANNEL, &[], &[2, 3, 4]).unwrap(), [2, 4].into());
+        assert!(shapes(&ARGMAX, &[("axis", "5")], &[2, 3, 4]).is_err());
+        assert!(shapes(&ARGMAX_CHANNEL, &[], &[2]).is_err());
+        let e = Case::new(&ARGMAX, &[("axis", "0")]).run1(&[array::<f32>(&[], &[0, 3])]).unwrap_err().to_string();
+        assert!(e.contains("empty axis of shape [0,3]"), "{e}");
+    }
+}

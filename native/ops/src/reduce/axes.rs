@@ -1,0 +1,163 @@
+//! Which axes a reduction runs over, what shape is left, and gradients that spread a reduced array again.
+
+use ferromx_core::dtype::Element;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Entry, GradNode};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::OpCtx;
+use ferromx_core::params;
+use ferromx_core::params::{Params, ShapeOrNone};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::broadcast::broadcast;
+use ferromx_kernels::map::Src;
+
+use crate::elemwise::family::{Binary, Graph, lanes};
+use crate::elemwise::formulas::Mul;
+
+params! {
+    /// Parameters of the reductions.
+    pub struct ReduceParam {
+        /// The axes to reduce; negative ones count from the last. None or () means all of them.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// Whether reduced axes stay, with length 1.
+        keepdims: bool = false;
+        /// Whether `axis` names the axes that are not reduced.
+        exclude: bool = false;
+    }
+}
+
+/// The axes to reduce out of `n`, in order.
+///
+/// # Errors
+/// An axis that is not there or given twice.
+pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Vec<usize>> {
+    let given = axis.0.as_ref().map_or(&[][..], Shape::dims);
+    if given.is_empty() {
+        return Ok((0..n).collect());
+    }
+    let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Vec<_>>>()?;
+    axes.sort_unstable();
+    ensure!(axes.windows(2).all(|w| w[0] < w[1]), "an axis is given twice in axis={}", Shape::new(given));
+    Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
+}
+
+/// The shape without the axes, or with length 1 there. A result of one element has shape (1).
+pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
+    let mut dims = Dims::new();
+    for (i, d) in shape.dims().iter().enumerate() {
+        match (axes.contains(&i), keepdims) {
+            (false, _) => dims.push(*d),
+            (true, true) => dims.push(1),
+            (true, false) => {}
+        }
+    }
+    if dims.is_empty() {
+        dims.push(1);
+    }
+    Shape::from(dims)
+}
+
+/// The shape rule of operators with [`ReduceParam`].
+pub fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<ReduceParam>();
+    let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+    let axes = resolve(&p.axis, p.exclude, n)?;
+    let out = reduced(&io.ins[0], &axes, p.keepdims);
+    io.assign_out(0, &out)
+}
+
+/// The lengths of a shape with 1 in place of the reduced axes.
+pub fn kept(shape: &Shape, axes: &[usize]) -> Vec<usize> {
+    shape.to_usize().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
+}
+
+/// `out = F(x, y)`, where `y` is reduced over the axes and `x` has the output's shape.
+pub fn spread<F: Binary>(ctx: &OpCtx<'_>, x: &In<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let (x, y) = (Src::Slice(x.slice::<T>()?), Src::Slice(y.slice::<T>()?));
+        broadcast((x, &shape), (y, &small), (out.slice_mut::<T>()?, &shape), f);
+    });
+    Ok(())
+}
+
+/// `out = F(y, scalar)` for a reduced `y`.
+pub fn spread_scalar<F: Binary>(
+    ctx: &OpCtx<'_>,
+    y: &In<'_>,
+    scalar: f64,
+    axes: &[usize],
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let (y, scalar) = (Src::Slice(y.slice::<T>()?), Src::Scalar(T::from_f64(scalar)));
+        broadcast((y, &small), (scalar, &[]), (out.slice_mut::<T>()?, &shape), f);
+    });
+    Ok(())
+}
+
+/// `out *= y` for a reduced `y`.
+pub fn times_spread(ctx: &OpCtx<'_>, y: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
+    lanes!(ctx, out.dtype(), Mul, |T, f| {
+        let y = Src::Slice(y.slice::<T>()?);
+        broadcast((Src::<T>::InPlace, &shape), (y, &small), (out.slice_mut::<T>()?, &shape), f);
+    });
+    Ok(())
+}
+
+/// The pieces of a reduction's composed gradient.
+pub struct Spread<'a, 'g> {
+    /// The graph.
+    pub g: &'a mut Graph<'g>,
+    /// The input.
+    pub x: Entry,
+    /// The output, with reduced axes of length 1.
+    pub y: Entry,
+    /// Its gradient in the same shape.
+    pub grad: Entry,
+    attrs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a, 'g> Spread<'a, 'g> {
+    /// Applies the reduction again, such that its axes stay, which gives the shape of the others.
+    pub fn new(g: &'a mut Graph<'g>, op: &str, n: &'a GradNode<'_>) -> Result<Spread<'a, 'g>> {
+        let mut attrs: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "keepdims").collect();
+        attrs.push(("keepdims", "True"));
+        let y = g.0.apply1(op, &[n.inputs[0]], &attrs)?;
+        let grad = g.op2("reshape_like", n.ograds[0], y)?;
+        Ok(Spread { g, x: n.inputs[0], y, grad, attrs })
+    }
+
+    /// A reduction over the same axes, which stay.
+    pub fn again(&mut self, op: &str, x: Entry) -> Result<Entry> {
+        self.g.0.apply1(op, &[x], &self.attrs)
+    }
+
+    /// The gradient repeated to the input's shape.
+    pub fn grad(&mut self) -> Result<Entry> {
+        self.g.op2("broadcast_like", self.grad, self.x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_are_mxnets() {
+        let axes = |text: &str, exclude| {
+            resolve(&<ShapeOrNone as ferromx_core::params::ParamValue>::parse(text).unwrap(), exclude, 3)
+        };
+        assert_eq!(axes("None", true).unwrap(), [0, 1, 2]);
+        assert_eq!(axes("()", false).unwrap(), [0, 1, 2]);
+        assert_eq!(axes("(2, 0)", false).unwrap(), [0, 2]);
+        assert_eq!(axes("-1", true).unwrap(), [0, 1]);
+        assert!(axes("(0, 1, 2)", true).unwrap().is_empty());
+        assert!(axes("(0, -3)", false).unwrap_err().to_string().contains("given twice"));
+        assert!(axes("5", false).is_err());
+    }
+}

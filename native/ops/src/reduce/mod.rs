@@ -1,0 +1,15 @@
+//! Reductions over axes.
+
+mod arg;
+mod axes;
+mod norm;
+mod sums;
+
+use ferromx_core::op::OpDef;
+
+/// Sums, products, extremes.
+pub static SUMS: &[&OpDef] = sums::OPS;
+/// Norms.
+pub static NORMS: &[&OpDef] = &[&norm::NORM];
+/// Positions of extremes.
+pub static ARG: &[&OpDef] = arg::OPS;

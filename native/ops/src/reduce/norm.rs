@@ -1,0 +1,183 @@
+//! Norms over axes.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::{NormDType, ShapeOrNone};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::broadcast::broadcast;
+use ferromx_kernels::map::{Load, Src};
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::reduce::{self, L1Norm, L2Norm, Number, Reducer};
+
+use super::axes::{Spread, kept, reduced, resolve};
+use crate::elemwise::family::{Binary, Graph, NUMERIC, formula, lanes};
+use crate::elemwise::formulas::Mul;
+
+params! {
+    /// Parameters of `norm`.
+    pub struct NormParam {
+        /// The order of the norm, 1 or 2.
+        ord: i32 = 2;
+        /// The axes to reduce; negative ones count from the last. None or () means all of them.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// The type of the result; None is the type of the input.
+        out_dtype: Option<NormDType> = None;
+        /// Whether reduced axes stay, with length 1.
+        keepdims: bool = false;
+    }
+}
+
+pub static NORM: OpDef = OpDef::new("norm")
+    .aliases(&["_sparse_norm"])
+    .doc(
+        "The norm of the vectors that lie along axes: the sum of absolute values for ord=1, the square root of the sum of squares \
+         for ord=2. A result of one element has shape (1).",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .params::<NormParam>()
+    .shape(|p, io| {
+        let p = p.get::<NormParam>();
+        ensure!(matches!(p.ord, 1 | 2), "norm: ord={} is not supported: use 1 or 2", p.ord);
+        let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+        let out = reduced(&io.ins[0], &resolve(&p.axis, false, n)?, p.keepdims);
+        io.assign_out(0, &out)
+    })
+    .dtype(|p, io| match (p.get::<NormParam>().out_dtype, io.ins[0]) {
+        (Some(d), _) => io.assign_out(0, d.0),
+        (None, Some(d)) => io.assign_out(0, d),
+        (None, None) => io.outs[0].map_or(Ok(()), |d| io.assign_in(0, d)),
+    })
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), Some(COMPOSE)));
+
+/// In the lanes of its formula, a norm of either order.
+trait Norm: Binary {
+    type Reducer: Reducer<f32> + Reducer<f64>;
+}
+
+formula!(Binary
+    /// The derivative of the sum of absolute values by one element.
+    Sign = |x, _norm| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 });
+formula!(Binary
+    /// The derivative of the Euclidean norm by one element.
+    Share = |x, norm| x / norm);
+
+impl Norm for Sign {
+    type Reducer = L1Norm;
+}
+
+impl Norm for Share {
+    type Reducer = L2Norm;
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    match ctx.params::<NormParam>().ord {
+        1 => forward_as::<Sign>(ctx, &ins[0], &mut outs[0]),
+        _ => forward_as::<Share>(ctx, &ins[0], &mut outs[0]),
+    }
+}
+
+fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    let shape = x.shape().to_usize();
+    let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
+    if let DType::F64 = x.dtype() {
+        return reduce_into::<F::Reducer, f64, f64>(x.slice()?, &shape, &axes, out);
+    }
+    dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64] => {
+        reduce_into::<F::Reducer, T, f32>(x.slice()?, &shape, &axes, out)
+    }, other => Err(ctx.unsupported(other, NUMERIC)))
+}
+
+/// Reduces in lanes of type `C`, then converts to the output's type.
+fn reduce_into<R, T, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()>
+where
+    R: Reducer<C>,
+    C: Number,
+    T: Load<C>,
+{
+    with_scratch(out.len(), |norms: &mut [C]| {
+        reduce::reduce::<R, T, C, C>(x, shape, axes, norms);
+        dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+            for (y, norm) in out.slice_mut::<U>()?.iter_mut().zip(norms.iter()) {
+                *y = U::from_f64(norm.to_f64());
+            }
+            Ok(())
+        }, d => Err(Error::Internal(format!("no norm of type {d}"))))
+    })
+}
+
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    match ctx.params::<NormParam>().ord {
+        1 => backward_as::<Sign>(ctx, ins, &mut outs[0]),
+        _ => backward_as::<Share>(ctx, ins, &mut outs[0]),
+    }
+}
+
+fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let shape = out.shape().to_usize();
+    let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
+    let small = kept(out.shape(), &axes);
+    let (g, y) = (doubles(&ins[0])?, doubles(&ins[2])?);
+    lanes!(ctx, out.dtype(), F, |T, f| {
+        let x = Src::Slice(ins[1].slice::<T>()?);
+        broadcast((x, &shape), (Src::from(&y), &small), (out.slice_mut::<T>()?, &shape), f);
+    });
+    lanes!(ctx, out.dtype(), Mul, |T, f| {
+        broadcast((Src::<T>::InPlace, &shape), (Src::from(&g), &small), (out.slice_mut::<T>()?, &shape), f);
+    });
+    Ok(())
+}
+
+/// The norms or their gradients, whose type may differ from the input's.
+fn doubles(x: &In<'_>) -> Result<Vec<f64>> {
+    dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        Ok(x.slice::<U>()?.iter().map(|v| v.to_f64()).collect())
+    }, d => Err(Error::Internal(format!("no norm of type {d}"))))
+}
+
+const COMPOSE: Compose = |graph, n| {
+    let mut graph = Graph(graph);
+    let s = Spread::new(&mut graph, "norm", n)?;
+    let d = match n.params.get::<NormParam>().ord {
+        1 => s.g.op("sign", s.x)?,
+        _ => s.g.op2("broadcast_div", s.x, s.y)?,
+    };
+    Ok(vec![Some(s.g.op2("broadcast_mul", d, s.grad)?)])
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&[1.0, -3.0, 0.5, 2.0, -0.25, 4.0], &[2, 3]);
+        for ord in ["1", "2"] {
+            for axis in ["None", "0", "-1"] {
+                Case::new(&NORM, &[("ord", ord), ("axis", axis)]).check_gradient(&[x()]);
+            }
+        }
+    }
+
+    #[test]
+    fn values_and_types() {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::U8, DType::I32, DType::I64] {
+            let y = Case::new(&NORM, &[]).run1(&[vector(dtype, &[3.0, 4.0])]).unwrap();
+            assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (dtype, vec![5.0]));
+        }
+        let wide = Case::new(&NORM, &[("out_dtype", "float64")]);
+        let x = array(&[1f32, 3.0], &[2]);
+        let y = wide.run1(&[x.clone()]).unwrap();
+        assert_eq!(y.dtype(), DType::F64);
+        let g = wide.backward(&[x], &[array(&[2f64], &[1])]).unwrap();
+        close(&g[0].to_vec_as::<f64>().unwrap(), &[2.0 / 10f64.sqrt(), 6.0 / 10f64.sqrt()], 1e-6);
+        let e = Case::new(&NORM, &[("ord", "3")]).shapes(&[[2].into()]).unwrap_err().to_string();
+        assert!(e.contains("ord=3 is not supported"), "{e}");
+    }
+}

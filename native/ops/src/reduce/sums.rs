@@ -1,0 +1,344 @@
+//! Sums, means, products and extremes over axes.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::broadcast::broadcast;
+use ferromx_kernels::map::{Arith, Load, Src, Store};
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, Number, Prod, Reducer, Sum};
+use ferromx_kernels::zip::zip;
+
+use super::axes::{ReduceParam, Spread, kept, reduce_shape, resolve, spread, spread_scalar, times_spread};
+use crate::elemwise::family::{Graph, NUMERIC, formula};
+use crate::elemwise::formulas::{Div, Equal, Mul};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN];
+
+/// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, what that reads of the forward
+/// operator, and the same gradient made of operators.
+macro_rules! reduce_op {
+    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr, $inputs:expr, $outputs:expr,
+     graph = |$s:ident| $graph:expr) => {
+        pub static $name: OpDef = {
+            const COMPOSE: Compose = |graph, n| {
+                let mut graph = Graph(graph);
+                let mut spread = Spread::new(&mut graph, $op, n)?;
+                let $s = &mut spread;
+                let gradient = { $graph }?;
+                Ok(vec![Some(gradient)])
+            };
+            OpDef::new($op)
+                $(.aliases(&[$($alias),+]))?
+                .doc(concat!($doc, " A result of one element has shape (1)."))
+                .params::<ReduceParam>()
+                .shape(reduce_shape)
+                .forward(forward::<$R>)
+                .grad(Grad::Kernel(Backward::new($backward).inputs($inputs).outputs($outputs), Some(COMPOSE)))
+        };
+    };
+}
+
+reduce_op!(SUM: "sum" ["_sparse_sum", "sum_axis"], "The sum of the elements over axes. Integers wrap around.",
+    Sum, sum_backward, Deps::None, Deps::None, graph = |s| s.grad());
+reduce_op!(MEAN: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
+Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
+    let ones = s.g.op("ones_like", s.x)?;
+    let count = s.again("sum", ones)?;
+    let share = s.g.op2("broadcast_div", s.grad, count)?;
+    s.g.op2("broadcast_like", share, s.x)
+});
+reduce_op!(PROD: "prod", "The product of the elements over axes. Integers wrap around.",
+Prod, prod_backward::<Plain>, Deps::All, Deps::None, graph = |s| {
+    let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
+    let d = s.g.op2("broadcast_like", d, s.x)?;
+    s.g.div(d, s.x)
+});
+reduce_op!(NANSUM: "nansum", "The sum over axes of the elements that are not NaN.",
+NanSum, nansum_backward, Deps::All, Deps::None, graph = |s| {
+    let number = s.g.op2("_equal", s.x, s.x)?;
+    s.g.op2("broadcast_mul", number, s.grad)
+});
+reduce_op!(NANPROD: "nanprod", "The product over axes of the elements that are not NaN.",
+NanProd, prod_backward::<SkipNan>, Deps::All, Deps::None, graph = |s| {
+    let d = s.g.op2("broadcast_mul", s.grad, s.y)?;
+    let d = s.g.op2("broadcast_like", d, s.x)?;
+    let d = s.g.div(d, s.x)?;
+    let number = s.g.op2("_equal", s.x, s.x)?;
+    let zeros = s.g.op("zeros_like", d)?;
+    s.g.0.apply1("where", &[number, d, zeros], &[])
+});
+reduce_op!(MAX: "max" ["max_axis"],
+"The largest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
+Max, extreme_backward, Deps::All, Deps::All, graph = |s| {
+    let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
+    s.g.op2("broadcast_mul", hit, s.grad)
+});
+reduce_op!(MIN: "min" ["min_axis"],
+"The smallest element over axes, NaN if there is one. Each element that equals it gets the whole gradient.",
+Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
+    let hit = s.g.op2("broadcast_equal", s.x, s.y)?;
+    s.g.op2("broadcast_mul", hit, s.grad)
+});
+
+/// A reducer for every lane type.
+trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {}
+impl<R: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64>> AnyLane for R {}
+
+fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (x, out) = (&ins[0], &mut outs[0]);
+    let shape = x.shape().to_usize();
+    let axes = axes_of(ctx, x.shape())?;
+    if x.dtype() == DType::Bool {
+        // Whether the result is 0, which a truncated mean would not tell.
+        reduce::reduce::<R, bool, bool, f32>(x.slice()?, &shape, &axes, out.slice_mut()?);
+        return Ok(());
+    }
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        reduce::reduce::<R, T, T, <T as Arith>::Lane>(x.slice()?, &shape, &axes, out.slice_mut()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, &DType::ALL)))
+}
+
+fn axes_of(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Vec<usize>> {
+    let p = ctx.params::<ReduceParam>();
+    resolve(&p.axis, p.exclude, shape.dims().len())
+}
+
+formula!(Binary First = |x, _nothing| x, int |x, _nothing| x);
+formula!(Binary IsNumber = |x, _y| if x.is_nan() { 0.0 } else { 1.0 }, int |_x, _y| 1);
+
+fn sum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_of(ctx, outs[0].shape())?;
+    spread_scalar::<First>(ctx, &ins[0], 0.0, &axes, &mut outs[0])
+}
+
+fn mean_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_of(ctx, outs[0].shape())?;
+    let shape = outs[0].shape().to_usize();
+    let count: usize = axes.iter().map(|a| shape[*a]).product();
+    // The count may be too large for float16, its reciprocal is not.
+    match outs[0].dtype().is_float() {
+        true => spread_scalar::<Mul>(ctx, &ins[0], 1.0 / count.max(1) as f64, &axes, &mut outs[0]),
+        false => spread_scalar::<Div>(ctx, &ins[0], count as f64, &axes, &mut outs[0]),
+    }
+}
+
+fn nansum_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_of(ctx, outs[0].shape())?;
+    spread::<IsNumber>(ctx, &ins[1], &ins[0], &axes, &mut outs[0])?;
+    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+}
+
+fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_of(ctx, outs[0].shape())?;
+    spread::<Equal>(ctx, &ins[1], &ins[2], &axes, &mut outs[0])?;
+    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+}
+
+/// Which elements a product leaves out.
+trait Factors: 'static {
+    fn counts<C: Number>(x: C) -> bool;
+}
+
+/// None.
+struct Plain;
+/// Those that are NaN.
+struct SkipNan;
+
+impl Factors for Plain {
+    #[inline(always)]
+    fn counts<C: Number>(_: C) -> bool {
+        true
+    }
+}
+
+impl Factors for SkipNan {
+    #[inline(always)]
+    fn counts<C: Number>(x: C) -> bool {
+        !x.not_a_number()
+    }
+}
+
+/// The product of the factors that are not 0.
+struct NonZero<F>(std::marker::PhantomData<F>);
+
+impl<F: Factors, C: Number> Reducer<C> for NonZero<F> {
+    const IDENTITY: C = C::ONE;
+    #[inline(always)]
+    fn map(x: C) -> C {
+        if x == C::ZERO || !F::counts(x) { C::ONE } else { x }
+    }
+    #[inline(always)]
+    fn merge(a: C, b: C) -> C {
+        a.times(b)
+    }
+    #[inline(always)]
+    fn finish(x: C, _: C) -> C {
+        x
+    }
+}
+
+/// The number of zeros.
+struct Zeros;
+
+impl<C: Number> Reducer<C> for Zeros {
+    const IDENTITY: C = C::ZERO;
+    #[inline(always)]
+    fn map(x: C) -> C {
+        if x == C::ZERO { C::ONE } else { C::ZERO }
+    }
+    #[inline(always)]
+    fn merge(a: C, b: C) -> C {
+        a.plus(b)
+    }
+    #[inline(always)]
+    fn finish(x: C, _: C) -> C {
+        x
+    }
+}
+
+/// The derivative by each factor is the product of the others, also where factors are 0.
+fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axes = axes_of(ctx, outs[0].shape())?;
+    let (shape, small) = (outs[0].shape().to_usize(), kept(outs[0].shape(), &axes));
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let (x, out) = (ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        other_factors::<F, T, <T as Arith>::Lane>(x, &shape, &small, &axes, out);
+    }, other => return Err(ctx.unsupported(other, NUMERIC)));
+    times_spread(ctx, &ins[0], &axes, &mut outs[0])
+}
+
+fn other_factors<F: Factors, T, C: Number>(x: &[T], shape: &[usize], small: &[usize], axes: &[usize], out: &mut [T])
+where
+    T: Load<C> + Store<C>,
+{
+    let groups = small.iter().product();
+    with_scratch(groups, |product: &mut [C]| {
+        with_scratch(groups, |zeros: &mut [C]| {
+            reduce::reduce::<NonZero<F>, T, C, C>(x, shape, axes, product);
+            reduce::reduce::<Zeros, T, C, C>(x, shape, axes, zeros);
+            let any_zero = zeros.iter().any(|z| *z != C::ZERO);
+            // What a factor of 0 gets, and what the other factors divide.
+            with_scratch(groups, |whole: &mut [C]| {
+                zip(Src::Slice(&*product), Src::Slice(&*zeros), whole, without_zeros::<C>);
+                broadcast((Src::Slice(x), shape), (Src::Slice(&*whole), small), (&mut *out, shape), quotient::<F, C>);
+            });
+            if any_zero {
+                zip(Src::<C>::InPlace, Src::Slice(&*zeros), product, with_one_zero::<C>);
+                with_scratch(x.len(), |at_zeros: &mut [C]| {
+                    broadcast(
+                        (Src::Slice(x), shape),
+                        (Src::Slice(&*product), small),
+                        (&mut *at_zeros, shape),
+                        at_zero::<C>,
+                    );
+                    zip(Src::<T>::InPlace, Src::Slice(&*at_zeros), out, C::plus);
+                });
+            }
+        });
+    });
+}
+
+#[inline(always)]
+fn without_zeros<C: Number>(product: C, zeros: C) -> C {
+    if zeros == C::ZERO { product } else { C::ZERO }
+}
+
+#[inline(always)]
+fn with_one_zero<C: Number>(product: C, zeros: C) -> C {
+    if zeros == C::ONE { product } else { C::ZERO }
+}
+
+#[inline(always)]
+fn quotient<F: Factors, C: Number>(x: C, whole: C) -> C {
+    if x == C::ZERO || !F::counts(x) { C::ZERO } else { whole.over(x) }
+}
+
+#[inline(always)]
+fn at_zero<C: Number>(x: C, product: C) -> C {
+    if x == C::ZERO { product } else { C::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    const AXES: &[&[(&str, &str)]] = &[
+        &[],
+        &[("axis", "1")],
+        &[("axis", "(0, 2)")],
+        &[("axis", "-1"), ("keepdims", "True")],
+        &[("axis", "1"), ("exclude", "True")],
+        &[("axis", "(0, 1, 2)"), ("exclude", "True")],
+    ];
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x: Vec<f64> = (0..24).map(|i| 0.5 + ((i * 7) % 24) as f64 / 16.0).collect();
+        for def in OPS {
+            for attrs in AXES {
+                Case::new(def, attrs).check_gradient(&[array(&x, &[2, 3, 4])]);
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_are_mxnets() {
+        let shape = |attrs: &[(&str, &str)]| Case::new(&SUM, attrs).shapes(&[[2, 3, 4].into()]).unwrap()[0].clone();
+        let want: [&[i64]; 6] = [&[1], &[2, 4], &[3], &[2, 3, 1], &[3], &[2, 3, 4]];
+        for (attrs, want) in AXES.iter().zip(want) {
+            assert_eq!(shape(attrs), Shape::new(want), "{attrs:?}");
+        }
+        assert_eq!(shape(&[("keepdims", "True")]), [1, 1, 1].into());
+        assert_eq!(Case::new(&SUM, &[("axis", "0")]).shapes(&[[-1, 3].into()]).unwrap(), [Shape::new(&[3])]);
+    }
+
+    #[test]
+    fn all_types_are_reduced() {
+        let want = [
+            ("sum", [7.0, 14.0]),
+            ("mean", [7.0 / 3.0, 14.0 / 3.0]),
+            ("prod", [9.0, 0.0]),
+            ("max", [3.0, 7.0]),
+            ("min", [1.0, 0.0]),
+        ];
+        for def in OPS {
+            for dtype in DType::ALL {
+                let x = vector(dtype, &[1.0, 3.0, 3.0, 7.0, 0.0, 7.0]).reshape(&[2, 3].into()).unwrap();
+                let y = Case::new(def, &[("axis", "1")]).run1(&[x]).unwrap();
+                assert_eq!(y.dtype(), dtype);
+                let Some((_, want)) = want.iter().find(|(name, _)| *name == def.name) else { continue };
+                let want = want.map(|w| match dtype {
+                    DType::Bool => f64::from(w != 0.0),
+                    d if d.is_float() => w,
+                    _ => w.trunc(),
+                });
+                close(&y.to_vec_as::<f64>().unwrap(), &want, if dtype == DType::F64 { 0.0 } else { 1e-2 });
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_go_to_all_extremes_and_past_zeros() {
+        let grad = |def, x: &[f64]| {
+            let x = vector(DType::F64, x).reshape(&[2, 3].into()).unwrap();
+            let g = Case::new(def, &[("axis", "1")]).backward(&[x], &[array(&[1f64, 2.0], &[2])]).unwrap();
+            g[0].to_vec::<f64>().unwrap()
+        };
+        let x = [1.0, 3.0, 3.0, 7.0, 0.0, 7.0];
+        assert_eq!(grad(&MAX, &x), [0.0, 1.0, 1.0, 2.0, 0.0, 2.0]);
+        assert_eq!(grad(&MIN, &x), [1.0, 0.0, 0.0, 0.0, 2.0, 0.0]);
+        assert_eq!(grad(&PROD, &x), [9.0, 3.0, 3.0, 0.0, 98.0, 0.0]);
+        assert_eq!(grad(&PROD, &[0.0, 0.0, 3.0, 2.0, 2.0, 2.0]), [0.0, 0.0, 0.0, 8.0, 8.0, 8.0]);
+        let nan = f64::NAN;
+        assert_eq!(grad(&NANSUM, &[1.0, nan, 3.0, nan, nan, nan]), [1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(grad(&NANPROD, &[2.0, nan, 3.0, nan, nan, nan]), [3.0, 0.0, 2.0, 0.0, 0.0, 0.0]);
+    }
+}
