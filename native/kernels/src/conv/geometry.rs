@@ -1,6 +1,7 @@
 //! Which input elements the windows of a convolution cover.
 
 use crate::simd::window::WindowPlan;
+use std::ops::Range;
 
 /// A grid of outputs, each a weighted sum over taps: tap t of the output at `o` reads the source at `o * step + t`,
 /// which counts as zero where the source does not have it.
@@ -34,25 +35,43 @@ impl Geometry {
 
     /// Plans the panel of the `count` outputs from `first` on, in row-major order of the grid.
     pub fn plan(&self, first: usize, count: usize, width: usize, plan: &mut WindowPlan) {
-        plan.reset(width, self.step[2], self.plane());
+        self.plan_images((1, 0), first, count, width, plan);
+    }
+
+    /// Plans a panel of these outputs of several images side by side; planes of neighbouring images are `distance`
+    /// elements apart.
+    pub fn plan_images(
+        &self,
+        (images, distance): (usize, usize),
+        first: usize,
+        count: usize,
+        width: usize,
+        plan: &mut WindowPlan,
+    ) {
+        plan.reset(width, self.step[2], self.plane(), images.saturating_sub(1) * distance + self.plane());
         for tap in &self.taps {
-            let mut lane = 0;
-            while lane < count {
-                let pixel = first + lane;
-                let column = pixel % self.grid[2];
-                let row = pixel / self.grid[2];
-                let place = [row / self.grid[1], row % self.grid[1]];
-                let len = (self.grid[2] - column).min(count - lane);
-                if let Some(source_row) = self.source_row(place, tap) {
-                    let (skip, end) = self.inside(column, len, tap[2]);
-                    if skip < end {
-                        let start = ((column + skip) * self.step[2]).wrapping_add_signed(tap[2]);
-                        plan.push_run(lane + skip, end - skip, source_row * self.source[2] + start);
-                    }
-                }
-                lane += len;
+            for image in 0..images {
+                self.plan_tap(tap, first..first + count, image * count, image * distance, plan);
             }
             plan.end_tap();
+        }
+    }
+
+    /// Adds the runs of one tap for some outputs of an image, whose plane starts at `start`, from `lane` on.
+    fn plan_tap(&self, tap: &[isize; 3], outputs: Range<usize>, lane: usize, start: usize, plan: &mut WindowPlan) {
+        let mut pixel = outputs.start;
+        while pixel < outputs.end {
+            let (row, column) = (pixel / self.grid[2], pixel % self.grid[2]);
+            let len = (self.grid[2] - column).min(outputs.end - pixel);
+            if let Some(source_row) = self.source_row([row / self.grid[1], row % self.grid[1]], tap) {
+                let (skip, end) = self.inside(column, len, tap[2]);
+                if skip < end {
+                    let source = ((column + skip) * self.step[2]).wrapping_add_signed(tap[2]);
+                    let lane = lane + pixel - outputs.start + skip;
+                    plan.push_run(lane, end - skip, start + source_row * self.source[2] + source);
+                }
+            }
+            pixel += len;
         }
     }
 

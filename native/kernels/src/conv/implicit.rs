@@ -90,6 +90,7 @@ impl<T: WindowElement> Implicit<'_, T> {
         let work = image_rows * pixels * self.depth().max(1);
         if batch >= 2 * threads || threads == 1 || work * batch < 2 * CHUNK_WORK {
             let images = (CHUNK_WORK / work).clamp(1, batch.div_ceil(2 * threads).max(1));
+            let images = images.next_multiple_of(self.merged(batch, pixels));
             return parallel_blocks(out, images * image_rows, pixels, |row, _, mut block| {
                 let images = row / image_rows..(row + block.rows()) / image_rows;
                 self.images(images, 0, &mut block, &|r, pixel, block| finish(row + r, pixel, block));
@@ -138,6 +139,10 @@ impl<T: WindowElement> Implicit<'_, T> {
             return self.empty(part, out, finish);
         }
         let weights = &self.weights[part.group * self.kernel.packed_a_len(self.rows, depth)..];
+        let merged = self.merged(part.images.len(), pixels);
+        if merged > 1 {
+            return self.merge(part, merged, weights, out, finish);
+        }
         let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
         with_plans(1, |plans| {
             let plan = &mut plans[0];
@@ -158,6 +163,54 @@ impl<T: WindowElement> Implicit<'_, T> {
                                 finish(row, part.pixel + first, c);
                             }
                         }
+                    }
+                }
+            });
+        });
+    }
+
+    /// How many of the images share a panel: as many as have room in it.
+    fn merged(&self, images: usize, pixels: usize) -> usize {
+        if pixels == self.geometry.pixels() { (self.kernel.nr() / pixels).clamp(1, images.max(1)) } else { 1 }
+    }
+
+    /// A part whose images are so small that `merged` of them fit into a panel. Their results come out side by side, and
+    /// are then put in their places.
+    fn merge(
+        &self,
+        part: &Part,
+        merged: usize,
+        weights: &[T],
+        out: &mut MatMut<'_, T>,
+        finish: &dyn Fn(usize, usize, MatMut<'_, T>),
+    ) {
+        let (nr, depth, pixels, plane) = (self.kernel.nr(), self.depth(), out.cols(), self.geometry.plane());
+        let (rows, distance) = (part.rows.len(), self.groups * self.channels * plane);
+        let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
+        with_plans(1, |plans| {
+            with_scratch((longest + rows) * nr, |buffer: &mut [T]| {
+                let (panel, sums) = buffer.split_at_mut(longest * nr);
+                let mut planned = 0;
+                for first in (0..part.images.len()).step_by(merged) {
+                    let images = merged.min(part.images.len() - first);
+                    if images != planned {
+                        self.geometry.plan_images((images, distance), 0, pixels, nr, &mut plans[0]);
+                        planned = images;
+                    }
+                    let channel = ((part.images.start + first) * self.groups + part.group) * self.channels;
+                    let mut c = MatMut::new(sums, rows, images * pixels, nr);
+                    for block in depth_blocks::<T>(depth) {
+                        T::pack(&plans[0], &self.source[channel * plane..], block.clone(), panel);
+                        let weights = &weights[self.kernel.packed_a_len(self.rows, block.start)..];
+                        self.tiles(part, &block, weights, Panel { data: panel, step: nr }, &mut c);
+                    }
+                    for image in 0..images {
+                        let row = part.first_row + (first + image) * part.image_rows;
+                        let mut to = out.block(row, 0, rows, pixels);
+                        for (i, sums) in sums.chunks_exact(nr).enumerate() {
+                            to.row_mut(i).copy_from_slice(&sums[image * pixels..(image + 1) * pixels]);
+                        }
+                        finish(row, part.pixel, to);
                     }
                 }
             });

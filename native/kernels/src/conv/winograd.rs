@@ -318,7 +318,7 @@ impl<T: Accum> Winograd<'_, T> {
 
     /// Plans the panel of the 6 x 6 inputs of the tiles of a slot.
     fn plan(&self, slot: &Slot, plan: &mut WindowPlan) {
-        plan.reset(SLOT, 1, self.layout.len());
+        plan.reset(SLOT, 1, self.layout.len(), self.layout.len());
         let across = self.layout.geometry().grid[2];
         for element in 0..ELEMENTS {
             let mut tile = slot.tiles.start;

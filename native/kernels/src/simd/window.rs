@@ -14,7 +14,7 @@ use std::ops::Range;
 struct Run {
     lane: usize,
     len: usize,
-    /// Index of the first element in the plane.
+    /// Index of the first element, from the start of the plane.
     source: usize,
 }
 
@@ -36,6 +36,7 @@ pub struct WindowPlan {
     width: usize,
     stride: usize,
     plane: usize,
+    extent: usize,
     runs: Vec<Run>,
     /// The end of each tap in `runs`.
     tap_ends: Vec<usize>,
@@ -45,10 +46,11 @@ pub struct WindowPlan {
 }
 
 impl WindowPlan {
-    /// Starts anew, for panels of `width` lanes over planes of `plane` elements; neighbouring lanes of a run are
-    /// `stride` elements apart.
-    pub fn reset(&mut self, width: usize, stride: usize, plane: usize) {
-        (self.width, self.stride, self.plane) = (width, stride.max(1), plane);
+    /// Starts anew, for panels of `width` lanes; neighbouring lanes of a run are `stride` elements apart. Planes of
+    /// neighbouring channels are `plane` elements apart, and runs may reach up to `extent` elements from the start of
+    /// their plane (more than `plane` to reach into other images).
+    pub fn reset(&mut self, width: usize, stride: usize, plane: usize, extent: usize) {
+        (self.width, self.stride, self.plane, self.extent) = (width, stride.max(1), plane, extent);
         self.runs.clear();
         self.tap_ends.clear();
         self.loads.clear();
@@ -58,14 +60,14 @@ impl WindowPlan {
     /// Adds to the tap in preparation `len` lanes from `lane` on, the first of which is element `source` of a plane.
     ///
     /// # Panics
-    /// When they leave the panel or the plane.
+    /// When they leave the panel or the extent.
     pub fn push_run(&mut self, lane: usize, len: usize, source: usize) {
         if len == 0 {
             return;
         }
         assert!(lane + len <= self.width, "lanes {lane}..{} of a panel of {}", lane + len, self.width);
         let last = source + (len - 1) * self.stride;
-        assert!(last < self.plane, "element {last} of a plane of {}", self.plane);
+        assert!(last < self.extent, "element {last} of {}", self.extent);
         self.runs.push(Run { lane, len, source });
     }
 
@@ -112,7 +114,7 @@ fn check<T>(plan: &WindowPlan, image: &[T], rows: &Range<usize>, out: &[T]) -> b
         return false;
     }
     assert!(plan.taps() > 0, "a plan without taps");
-    assert!(((rows.end - 1) / plan.taps() + 1) * plan.plane <= image.len(), "rows {rows:?} exceed the image");
+    assert!((rows.end - 1) / plan.taps() * plan.plane + plan.extent <= image.len(), "rows {rows:?} exceed the image");
     assert!(rows.len() * plan.width <= out.len(), "{} elements for {rows:?} of a panel", out.len());
     true
 }
@@ -125,8 +127,8 @@ impl WindowElement for f32 {
             && plan.width.is_multiple_of(LANES)
             && Isa::current() == Isa::Avx512
         {
-            // SAFETY: the processor has AVX-512F; the loads of a plan stay within its plane where their masks have a bit
-            // (`push_run`), the image has the planes and `out` the room (`check`).
+            // SAFETY: the processor has AVX-512F; the loads of a plan stay within its extent where their masks have a bit
+            // (`push_run`), the image reaches that far for each channel and `out` the room (`check`).
             return unsafe {
                 if plan.stride == 1 {
                     pack_avx512::<1>(plan, image, rows, out)
@@ -152,7 +154,7 @@ fn pack_portable<T: Element>(plan: &WindowPlan, image: &[T], rows: Range<usize>,
     let taps = plan.taps();
     for (row, out) in rows.zip(out.chunks_exact_mut(plan.width)) {
         let (channel, tap) = (row / taps, row % taps);
-        let plane = &image[channel * plan.plane..][..plan.plane];
+        let plane = &image[channel * plan.plane..][..plan.extent];
         out.fill(T::zero());
         let first = if tap == 0 { 0 } else { plan.tap_ends[tap - 1] };
         for run in &plan.runs[first..plan.tap_ends[tap]] {
@@ -184,7 +186,7 @@ unsafe fn pack_avx512<const STRIDE: usize>(plan: &WindowPlan, image: &[f32], row
             for load in &plan.loads[first..plan.vector_ends[vector]] {
                 let from = plane.wrapping_offset(load.offset);
                 if STRIDE == 1 {
-                    // SAFETY: the mask selects elements of the plane only.
+                    // SAFETY: the mask selects elements within the extent only.
                     lanes = unsafe { _mm512_mask_loadu_ps(lanes, load.mask as u16, from) };
                 } else {
                     // SAFETY: as above.
