@@ -1,6 +1,6 @@
 //! The backward pass.
 
-use super::forward::divisor;
+use super::forward::{divisor, each_strided};
 use super::{Axis, PoolKind, PoolPower, PoolShape};
 use crate::float::{Accum, Real};
 use crate::par::{parallel_rows, with_scratch};
@@ -117,14 +117,20 @@ crate::simd::per_isa! {
                     let start = row_start(d, h) + width.position(outputs.start, offset) * inner;
                     let step = width.stride * inner;
                     let outputs = outputs.start * inner..outputs.end * inner;
-                    let windows = largest[outputs.clone()].chunks_exact_mut(inner);
-                    for ((i, largest), places) in windows.enumerate().zip(places[outputs].chunks_exact_mut(inner)) {
-                        let at = start + i * step;
-                        for (j, x) in image[at..at + inner].iter().enumerate() {
-                            let x = T::Acc::of(*x);
-                            let larger = x > largest[j];
-                            largest[j] = if larger { x } else { largest[j] };
-                            places[j] = if larger { at + j } else { places[j] };
+                    let windows = largest[outputs.clone()].iter_mut().zip(&mut places[outputs]);
+                    let keep_larger = |(largest, place): (&mut T::Acc, &mut usize), at: usize, x: T| {
+                        let x = T::Acc::of(x);
+                        let larger = x > *largest;
+                        *largest = if larger { x } else { *largest };
+                        *place = if larger { at } else { *place };
+                    };
+                    let from = &image[start..];
+                    if inner == 1 {
+                        each_strided(from, step, windows, |i, x, window| keep_larger(window, start + i * step, x));
+                    } else {
+                        for (i, window) in windows.enumerate() {
+                            let at = i / inner * step + i % inner;
+                            keep_larger(window, start + at, from[at]);
                         }
                     }
                 }

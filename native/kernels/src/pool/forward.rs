@@ -128,10 +128,30 @@ fn step_row<T: Real, F: Fold>(sums: &mut [T::Acc], row: &[T], stride: usize, inn
         for (sums, xs) in sums.chunks_exact_mut(inner).zip(row.chunks(stride * inner)) {
             sums.iter_mut().zip(xs).for_each(|(sum, x)| step(sum, x));
         }
-    } else if stride == 1 {
-        sums.iter_mut().zip(row).for_each(|(sum, x)| step(sum, x));
     } else {
-        sums.iter_mut().zip(row.chunks(stride)).for_each(|(sum, xs)| step(sum, &xs[0]));
+        each_strided(row, stride, sums.iter_mut(), |_, x, sum| step(sum, &x));
+    }
+}
+
+/// Calls `f(i, xs[i * stride], item)` for each of the items, in loops that the compiler can vectorise for strides 1 and
+/// 2. `xs` must reach as far as the items need.
+#[inline(always)]
+pub(super) fn each_strided<T: Copy, I>(
+    xs: &[T],
+    stride: usize,
+    mut items: impl ExactSizeIterator<Item = I>,
+    mut f: impl FnMut(usize, T, I),
+) {
+    let count = items.len();
+    match stride {
+        1 => items.zip(&xs[..count]).enumerate().for_each(|(i, (item, x))| f(i, *x, item)),
+        2 => {
+            let (pairs, rest) = xs.as_chunks::<2>();
+            let whole = count.min(pairs.len());
+            pairs[..whole].iter().zip(items.by_ref()).enumerate().for_each(|(i, (x, item))| f(i, x[0], item));
+            items.zip(rest).for_each(|(item, x)| f(whole, *x, item));
+        }
+        _ => items.zip(xs.iter().step_by(stride)).enumerate().for_each(|(i, (item, x))| f(i, *x, item)),
     }
 }
 

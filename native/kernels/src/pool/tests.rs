@@ -205,3 +205,16 @@ fn threads_do_not_change_bits() {
     };
     assert!(run(1) == run(2));
 }
+
+#[test]
+fn strided_loops_reach_the_end() {
+    let xs: Vec<usize> = (0..20).collect();
+    for (stride, count) in [(1, 20), (2, 10), (2, 4), (3, 7), (5, 4)] {
+        for len in (count - 1) * stride + 1..=20 {
+            let mut got = vec![];
+            forward::each_strided(&xs[..len], stride, 0..count, |i, x, item| got.push((i, x, item)));
+            let want: Vec<_> = (0..count).map(|i| (i, i * stride, i)).collect();
+            assert_eq!(got, want, "stride {stride}, {len} elements");
+        }
+    }
+}
