@@ -114,27 +114,55 @@ private[visualization] final class LayeredLayout(
       }
       row.foreach(_.x -= (right - gap) / 2)
     }
-    for (sweep <- 0 until LayeredLayout.Sweeps) {
-      (if (sweep % 2 == 0) rows else rows.reverse).foreach { row =>
-        settle(row, row.map(slot => mean(slot.above ++ slot.below, slot.x)))
+    for (sweep <- 0 to LayeredLayout.Sweeps) {
+      val downwards = sweep % 2 == 0
+      (if (downwards) rows else rows.reverse).foreach { row =>
+        val wished = row.map(slot => towards(if (downwards) slot.above else slot.below, slot))
+        val (inner, sources) = row.indices.partition(i => row(i).node < 0 || row(i).above.nonEmpty)
+        settle(row, inner, wished)
+        // An input beside the flow of the network makes way for it.
+        sources.foreach(i => row(i).x = within(row, i, inner ++ sources.filter(_ < i), wished(i)))
       }
     }
     val left = rows.flatten.map(slot => slot.x - slot.width / 2).minOption.getOrElse(0.0)
     rows.flatten.foreach(_.x -= left)
   }
 
-  /** Moves a row's slots to the wished positions as far as their order and widths allow: the mean of packing from the left and from the
-    * right.
+  /** The mean position of the neighbours, of those within the network's flow if there are any; where it is without neighbours. */
+  private def towards(neighbours: collection.Seq[Slot], slot: Slot): Double = {
+    val flow = neighbours.filter(other => other.node < 0 || other.above.nonEmpty)
+    mean(if (flow.nonEmpty) flow else neighbours, slot.x)
+  }
+
+  /** Smallest distance between the centres of two slots of a row, with room for those between them. */
+  private def distance(row: collection.IndexedSeq[Slot], from: Int, to: Int): Double =
+    (from until to).map(i => (row(i).width + row(i + 1).width) / 2 + gap).sum
+
+  /** Moves some of a row's slots to the wished positions as far as order and widths allow: the mean of packing from the
+    * left and from the right.
     */
-  private def settle(row: collection.IndexedSeq[Slot], wished: collection.IndexedSeq[Double]): Unit = if (
-    row.nonEmpty
-  ) {
-    def distance(i: Int): Double = (row(i).width + row(i + 1).width) / 2 + gap
-    val fromLeft = wished.toArray
-    for (i <- 1 until row.length) fromLeft(i) = math.max(fromLeft(i), fromLeft(i - 1) + distance(i - 1))
-    val fromRight = wished.toArray
-    for (i <- row.length - 2 to 0 by -1) fromRight(i) = math.min(fromRight(i), fromRight(i + 1) - distance(i))
-    row.indices.foreach(i => row(i).x = (fromLeft(i) + fromRight(i)) / 2)
+  private def settle(
+      row: collection.IndexedSeq[Slot],
+      chosen: IndexedSeq[Int],
+      wished: collection.IndexedSeq[Double]
+  ): Unit = {
+    val fromLeft = chosen.map(wished(_)).toArray
+    val fromRight = fromLeft.clone()
+    for (i <- 1 until chosen.length) {
+      fromLeft(i) = math.max(fromLeft(i), fromLeft(i - 1) + distance(row, chosen(i - 1), chosen(i)))
+    }
+    for (i <- chosen.length - 2 to 0 by -1) {
+      fromRight(i) = math.min(fromRight(i), fromRight(i + 1) - distance(row, chosen(i), chosen(i + 1)))
+    }
+    chosen.indices.foreach(i => row(chosen(i)).x = (fromLeft(i) + fromRight(i)) / 2)
+  }
+
+  /** The position nearest to `wished` at which slot `index` keeps its distance from the slots that are placed. */
+  private def within(row: collection.IndexedSeq[Slot], index: Int, placed: IndexedSeq[Int], wished: Double): Double = {
+    val least = placed.filter(_ < index).map(i => row(i).x + distance(row, i, index)).maxOption
+    val most = placed.filter(_ > index).map(i => row(i).x - distance(row, index, i)).minOption
+    val raised = least.fold(wished)(math.max(_, wished))
+    most.fold(raised)(math.min(_, raised))
   }
 }
 

@@ -32,11 +32,7 @@ private[mxnet] object NetworkPlot {
     val links = for {
       to <- shown
       (from, output) <- graph.nodes(to).inputs if position.contains(from)
-    } yield (
-      position(from),
-      position(to),
-      graph.shapeOf(from, output).map(shape => shape.toArray.drop(1).mkString("×")).getOrElse("")
-    )
+    } yield (position(from), position(to), label(graph, from, output))
     val widths = shown.map(i => boxWidth(graph.nodes(i)))
     val layout = new LayeredLayout(widths, links.map(link => (link._1, link._2)).distinct, BoxGap)
     val routes = links.map(link => (link._1, link._2)).distinct.zip(layout.routes).toMap
@@ -58,6 +54,11 @@ private[mxnet] object NetworkPlot {
       title,
       arrowHead +: Svg.text(Margin, Margin + 8, title, 16, "start") +: (edges ++ boxes)
     )
+  }
+
+  /** The shape of an output, without the batch unless it is a parameter. */
+  private def label(graph: NetworkGraph, node: Int, output: Int): String = graph.shapeOf(node, output).fold("") { shape =>
+    shape.toArray.drop(if (graph.nodes(node).isParameter) 0 else 1).mkString("×")
   }
 
   private val arrowHead: String =
