@@ -217,9 +217,13 @@ pub struct GraphCase {
     /// Known types by argument.
     pub types: BTreeMap<String, String>,
     /// Shapes of arguments, outputs and states, as JSON.
+    #[serde(default)]
     pub inferred: [serde_json::Value; 3],
     /// Types of arguments, outputs and states.
+    #[serde(default)]
     pub inferred_types: [serde_json::Value; 3],
+    /// The refusal, if shapes or types are contradictory.
+    pub error: Option<Failure>,
 }
 
 fn dtype<'de, D: Deserializer<'de>>(from: D) -> Result<DType, D::Error> {

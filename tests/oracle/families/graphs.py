@@ -86,7 +86,63 @@ def recurrent(mx):
     return state
 
 
+# What follows from a known output: operator, parameters, names of its inputs, output's shape, inputs that are known.
+FROM_OUTPUT = (
+    ("FullyConnected", {"num_hidden": 4}, (2, 4), {}),
+    ("FullyConnected", {"num_hidden": 4}, (2, 4), {"data": (0, 3)}),
+    ("FullyConnected", {"num_hidden": 4, "flatten": False}, (2, 5, 4), {"data": (0, 0, 3)}),
+    ("FullyConnected", {"num_hidden": 4}, (2, 5), {"data": (2, 3)}),
+    ("Activation", {"act_type": "relu"}, (2, 4), {}),
+    ("elemwise_mul", {}, (2, 4), {}),
+    ("broadcast_add", {}, (2, 4), {}),
+    ("_plus_scalar", {"scalar": 1}, (2, 4), {}),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 4}, (2, 4, 6, 6), {}),
+    ("Convolution", {"kernel": (3, 3), "num_filter": 4}, (2, 4, 6, 6), {"data": (0, 3, 0, 0)}),
+    ("Pooling", {"kernel": (2, 2)}, (2, 4, 6, 6), {}),
+    ("BatchNorm", {}, (2, 4, 6), {}),
+    ("Dropout", {}, (2, 4), {}),
+    ("softmax", {}, (2, 4), {}),
+    ("Flatten", {}, (2, 12), {"data": (0, 3, 4)}),
+    ("Reshape", {"shape": (0, -1)}, (2, 12), {"data": (0, 3, 4)}),
+    ("transpose", {"axes": (1, 0)}, (2, 4), {}),
+    ("transpose", {}, (2, 4), {}),
+    ("expand_dims", {"axis": 1}, (2, 1, 4), {}),
+    ("squeeze", {"axis": 1}, (2, 4), {}),
+    ("Concat", {"num_args": 2}, (2, 7), {"arg0": (0, 3), "arg1": (0, 4)}),
+    ("stack", {"num_args": 2, "axis": 1}, (3, 2, 4), {}),
+    ("add_n", {"num_args": 2}, (2, 4), {}),
+    ("slice_axis", {"axis": 1, "begin": 0, "end": 4}, (2, 4), {}),
+    ("dot", {}, (2, 4), {"lhs": (2, 3)}),
+    ("sum", {"axis": 1, "keepdims": True}, (2, 1), {}),
+    ("Cast", {"dtype": "float32"}, (2, 4), {}),
+    ("BlockGrad", {}, (2, 4), {}),
+    ("where", {}, (2, 4), {}),
+    ("Embedding", {"input_dim": 5, "output_dim": 4}, (2, 4), {}),
+    ("swapaxes", {"dim1": 0, "dim2": 1}, (2, 4), {}),
+    ("tile", {"reps": (1, 2)}, (2, 4), {}),
+    ("clip", {"a_min": 0, "a_max": 1}, (2, 4), {}),
+)
+
+
+def from_output(op, attrs):
+    """The operator's result added to a variable, whose shape will be the known one."""
+    def build(mx):
+        result = getattr(mx.sym, op, None) or getattr(mx.sym._internal, op)
+        names = {"add_n": 2, "Concat": 2, "stack": 2}.get(op)
+        more = {k: v for k, v in attrs.items() if k != "num_args"}
+        if names:
+            node = result(*[mx.sym.Variable("op_arg%d" % i) for i in range(names)], name="op", **more)
+        else:
+            node = result(name="op", **more)
+        return mx.sym.elemwise_add(node, mx.sym.Variable("known"), name="sum")
+
+    return build
+
+
 def cases():
+    for index, (op, attrs, output, inputs) in enumerate(FROM_OUTPUT):
+        known = dict({"op_" + name: shape for name, shape in inputs.items()}, known=output)
+        yield GraphCase("from_output_%d_%s" % (index, op), from_output(op, attrs), known, {"known": "float64"})
     yield GraphCase("lenet", lenet, {"data": (32, 1, 8, 8)}, {"data": "float32"})
     yield GraphCase("lenet_without_shapes", lenet, {})
     yield GraphCase("batch_norm", batch_norm, {}, {"data": "float16"})
