@@ -109,7 +109,8 @@ fn knows(what: &str, given: &Inferred, expected: [&Value; 3], unknown: i64) -> R
         ("auxiliary states", &given.aux, expected[2]),
     ] {
         let expected = expected.as_array().map(Vec::as_slice).unwrap_or_default();
-        let agree = given.len() == expected.len() && given.iter().zip(expected).all(|(g, e)| entry_agrees(g, e, unknown));
+        let agree =
+            given.len() == expected.len() && given.iter().zip(expected).all(|(g, e)| entry_agrees(g, e, unknown));
         if !agree {
             return Err(format!("{what} of {list}: {}, expected {}", given.join(" "), Value::from(expected)));
         }
