@@ -5,6 +5,7 @@ use super::{Axis, PoolKind, PoolPower, PoolShape};
 use crate::float::{Accum, Real};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::{Float, Zero};
+use std::ops::Range;
 
 /// The gradient of [`pool_forward`](super::pool_forward) with respect to its input.
 ///
@@ -67,7 +68,7 @@ fn planes<T: Real>(
 
 fn max_plane<T: Real>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T::Acc]) {
     let axes = shape.axes();
-    let row = axes[2].output * shape.inner;
+    let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
     with_scratch(row, |largest: &mut [T::Acc]| {
         with_scratch(row, |places: &mut [usize]| {
             for (r, grad) in grad.chunks_exact(row.max(1)).enumerate() {
@@ -75,7 +76,7 @@ fn max_plane<T: Real>(shape: &PoolShape, image: &[T], grad: &[T], sums: &mut [T:
                 if axes[..2].iter().zip(place).any(|(axis, output)| axis.window(output).is_empty()) {
                     continue;
                 }
-                argmax_row(&axes, shape.inner, image, place, largest, places);
+                argmax_row(&axes, &offsets, shape.inner, image, place, largest, places);
                 for (w, (grad, places)) in
                     grad.chunks_exact(shape.inner).zip(places.chunks_exact(shape.inner)).enumerate()
                 {
@@ -93,6 +94,7 @@ crate::simd::per_isa! {
     /// is larger than negative infinity yields its first element.
     fn argmax_row<T: Real>(
         axes: &[Axis; 3],
+        offsets: &[(Range<usize>, usize)],
         inner: usize,
         image: &[T],
         place: [usize; 2],
@@ -109,12 +111,8 @@ crate::simd::per_isa! {
         }
         for d in depth.window(place[0]) {
             for h in height.window(place[1]) {
-                for offset in 0..width.kernel {
-                    let outputs = width.outputs(offset);
-                    if outputs.is_empty() {
-                        continue;
-                    }
-                    let start = row_start(d, h) + width.position(outputs.start, offset) * inner;
+                for (outputs, position) in offsets {
+                    let start = row_start(d, h) + position * inner;
                     let step = width.stride * inner;
                     let outputs = outputs.start * inner..outputs.end * inner;
                     let windows = largest[outputs.clone()].iter_mut().zip(&mut places[outputs]);

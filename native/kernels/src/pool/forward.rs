@@ -4,6 +4,7 @@ use super::{Axis, PoolKind, PoolPower, PoolShape};
 use crate::float::{Accum, Real};
 use crate::par::{parallel_rows, with_scratch};
 use num_traits::Float;
+use std::ops::Range;
 
 /// Pools `input` (`shape.input_len()` elements) into `output` (`shape.output_len()` elements).
 ///
@@ -77,13 +78,13 @@ sums! {
 
 fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], output: &mut [T]) {
     let (plane, axes) = (shape.input_plane(), shape.axes());
-    let row = axes[2].output * shape.inner;
+    let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
     parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
         let image = &input[i * plane..(i + 1) * plane];
         with_scratch(row, |sums: &mut [T::Acc]| {
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
                 let place = [r / axes[1].output, r % axes[1].output];
-                fold_row_per_isa::<T, F>(&axes, shape.inner, image, place, sums);
+                fold_row_per_isa::<T, F>(&axes, &offsets, shape.inner, image, place, sums);
                 finish(&axes, shape.inner, kind, place, sums, out);
             }
         });
@@ -92,13 +93,20 @@ fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], outp
 
 crate::simd::per_isa! {
     /// Folds the windows of one row of outputs.
-    fn fold_row_per_isa<T: Real, F: Fold>(axes: &[Axis; 3], inner: usize, image: &[T], place: [usize; 2], sums: &mut [T::Acc]) {
-        fold_row::<T, F>(axes, inner, image, place, sums)
+    fn fold_row_per_isa<T: Real, F: Fold>(axes: &[Axis; 3], offsets: &[(Range<usize>, usize)], inner: usize, image: &[T], place: [usize; 2], sums: &mut [T::Acc]) {
+        fold_row::<T, F>(axes, offsets, inner, image, place, sums)
     }
 }
 
 #[inline(always)]
-fn fold_row<T: Real, F: Fold>(axes: &[Axis; 3], inner: usize, image: &[T], place: [usize; 2], sums: &mut [T::Acc]) {
+fn fold_row<T: Real, F: Fold>(
+    axes: &[Axis; 3],
+    offsets: &[(Range<usize>, usize)],
+    inner: usize,
+    image: &[T],
+    place: [usize; 2],
+    sums: &mut [T::Acc],
+) {
     let [depth, height, width] = axes;
     sums.fill(F::start());
     for d in depth.window(place[0]) {
@@ -108,12 +116,8 @@ fn fold_row<T: Real, F: Fold>(axes: &[Axis; 3], inner: usize, image: &[T], place
                 sums[0] = F::join(sums[0], fold_slice::<T, F>(&row[width.window(0)]));
                 continue;
             }
-            for offset in 0..width.kernel {
-                let outputs = width.outputs(offset);
-                if outputs.is_empty() {
-                    continue;
-                }
-                let row = &row[width.position(outputs.start, offset) * inner..];
+            for (outputs, position) in offsets {
+                let row = &row[position * inner..];
                 step_row::<T, F>(&mut sums[outputs.start * inner..outputs.end * inner], row, width.stride, inner);
             }
         }

@@ -176,6 +176,14 @@ impl Axis {
         start.min(end)..end
     }
 
+    /// For each position of the window that is over the input for some outputs: these, and the input position for the
+    /// first of them.
+    fn offsets(&self) -> Vec<(Range<usize>, usize)> {
+        let some =
+            (0..self.kernel).map(|offset| (self.outputs(offset), offset)).filter(|(outputs, _)| !outputs.is_empty());
+        some.map(|(outputs, offset)| (outputs.clone(), self.position(outputs.start, offset))).collect()
+    }
+
     /// The input position under the `offset`-th position of the window of an output, which must lie within the input.
     fn position(&self, output: usize, offset: usize) -> usize {
         output * self.stride + offset - self.pad
