@@ -172,7 +172,8 @@ def short(name):
 LIMITS = re.compile(
     "Unknown type enum|only support floating point|dot only supports|FP16 gemm|oes not support (float16|boolean type)"
     "|fully connected layer is currently|Unsupported type|could not create|MKLDNN doesn't support|non-differentiable"
-    "|(must have specified|Index) type|is not specified|must be in range \\[0, 2\\)"
+    "|(must have specified|Index) type|is not specified|index = -\\d+ must be in range"
+    "|Currently 'same' supports|Shape dim size must be known"
     "|Too many reduction|data type do not match specified|delay_alloc|Shape size mismatch"
 )
 

@@ -93,8 +93,19 @@ fn graph(runner: &dyn Runner, case: &GraphCase) -> Result<(), String> {
     same("attributes", &given.attrs, &case.attr_dict)?;
     knows("shapes", &given.shapes, case.inferred.each_ref(), 0)?;
     knows("types", &given.types, case.inferred_types.each_ref(), 0)?;
-    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).map_err(|e| format!("json: {e}"));
-    same("json", &parse(&given.json)?, &parse(&case.json)?)
+    same("json", &network(&given.json)?, &network(&case.json)?)
+}
+
+/// A saved network without `node_row_ptr`, which counts outputs that only MXNet's kernels have and that nobody reads.
+///
+/// # Errors
+/// The text is no JSON.
+pub fn network(json: &str) -> Result<Value, String> {
+    let mut network: Value = serde_json::from_str(json).map_err(|e| format!("json: {e}"))?;
+    if let Some(fields) = network.as_object_mut() {
+        fields.shift_remove("node_row_ptr");
+    }
+    Ok(network)
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, given: &T, expected: &T) -> Result<(), String> {

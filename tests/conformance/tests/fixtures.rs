@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use ferromx_conformance::check::network;
 use ferromx_conformance::engine::{attributes_by_node, from_engine, to_engine};
 use ferromx_conformance::fixture::{self, Checkpoint, Fixture, StoredParam};
 use ferromx_conformance::golden::Stored;
@@ -121,8 +122,7 @@ fn same_network(symbol: &Symbol, expected: &Fixture) -> Result<(), String> {
     if attrs != *attr_dict {
         return Err(format!("attributes {attrs:?}, expected {attr_dict:?}"));
     }
-    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).map_err(|e| e.to_string());
-    let (given, expected) = (parse(&symbol.to_json())?, parse(json)?);
+    let (given, expected) = (network(&symbol.to_json())?, network(json)?);
     if given == expected { Ok(()) } else { Err(format!("is saved as {given}, expected {expected}")) }
 }
 
