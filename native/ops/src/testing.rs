@@ -122,7 +122,7 @@ impl Case {
         let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;
         match self.def.grad {
             Grad::None => Err(Error::NotDifferentiable(self.def.name.into())),
-            Grad::Zero => Ok(self.differentiable(ins).map(|x| zeros_like(x)).collect()),
+            Grad::Zero => Ok(self.differentiable(ins).map(zeros_like).collect()),
             Grad::Kernel(b, _) => self.backward_kernel(&b, ins, ograds, &outs),
             Grad::Compose(_) => self.backward_composed(ins, ograds),
         }

@@ -322,8 +322,8 @@ mod tests {
         let (x, og) = (array(&[1f32, 2.0], &[2]), array(&[5f32, 6.0], &[2]));
         let grad = |def| {
             let case = Case::new(def, &[]);
-            assert_eq!(case.run1(&[x.clone()]).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
-            case.backward(&[x.clone()], &[og.clone()]).unwrap()[0].to_vec::<f32>().unwrap()
+            assert_eq!(case.run1(std::slice::from_ref(&x)).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0]);
+            case.backward(std::slice::from_ref(&x), std::slice::from_ref(&og)).unwrap()[0].to_vec::<f32>().unwrap()
         };
         assert_eq!(grad(&COPY), [5.0, 6.0]);
         assert_eq!(grad(&BLOCK_GRAD), [0.0, 0.0]);
@@ -333,9 +333,18 @@ mod tests {
     #[test]
     fn constants_and_descriptions() {
         let x = array(&[true, false, false, true, true, true], &[2, 3]);
-        assert_eq!(Case::new(&ZEROS_LIKE, &[]).run1(&[x.clone()]).unwrap().to_vec::<bool>().unwrap(), [false; 6]);
-        assert_eq!(Case::new(&ONES_LIKE, &[]).run1(&[x.clone()]).unwrap().to_vec::<bool>().unwrap(), [true; 6]);
-        assert_eq!(Case::new(&SHAPE_ARRAY, &[]).run1(&[x.clone()]).unwrap().to_vec::<i64>().unwrap(), [2, 3]);
+        assert_eq!(
+            Case::new(&ZEROS_LIKE, &[]).run1(std::slice::from_ref(&x)).unwrap().to_vec::<bool>().unwrap(),
+            [false; 6]
+        );
+        assert_eq!(
+            Case::new(&ONES_LIKE, &[]).run1(std::slice::from_ref(&x)).unwrap().to_vec::<bool>().unwrap(),
+            [true; 6]
+        );
+        assert_eq!(
+            Case::new(&SHAPE_ARRAY, &[]).run1(std::slice::from_ref(&x)).unwrap().to_vec::<i64>().unwrap(),
+            [2, 3]
+        );
         assert_eq!(Case::new(&SIZE_ARRAY, &[]).run1(&[x]).unwrap().to_vec::<i64>().unwrap(), [6]);
     }
 

@@ -52,7 +52,7 @@ formula!(Binary SmoothL1 = |x, sigma| {
     let edge = 1.0 / (sigma * sigma);
     if x.abs() < edge { 0.5 * x * x / edge } else { x.abs() - 0.5 * edge }
 });
-formula!(Ternary SmoothL1Back = |g, x, sigma| g * (sigma * sigma * x).max(-1.0).min(1.0));
+formula!(Ternary SmoothL1Back = |g, x, sigma| g * (sigma * sigma * x).clamp(-1.0, 1.0));
 
 const SMOOTH_L1_COMPOSE: Compose = |graph, n| {
     let sigma = f64::from(n.params.get::<SmoothL1Param>().scalar.0);
@@ -95,16 +95,7 @@ pub static HARD_SIGMOID: OpDef = OpDef::new("hard_sigmoid")
     .inplace(&[(0, 0)])
     .pointwise();
 
-formula!(Ternary HardSigmoid = |x, alpha, beta| {
-    let y = alpha * x + beta;
-    if y < 0.0 {
-        0.0
-    } else if y > 1.0 {
-        1.0
-    } else {
-        y
-    }
-});
+formula!(Ternary HardSigmoid = |x, alpha, beta| (alpha * x + beta).clamp(0.0, 1.0));
 formula!(Ternary HardSigmoidBack = |g, y, alpha| if y > 0.0 && y < 1.0 { g * alpha } else { 0.0 });
 
 const HARD_SIGMOID_COMPOSE: Compose = |graph, n| {
@@ -259,7 +250,9 @@ mod tests {
     fn the_gradient_of_a_loss_is_its_scale() {
         let x = array(&[-3f32, 0.5, 0.1, 1.0, 3.0, 2.0], &[2, 3]);
         let grad = |attrs: &[(&str, &str)]| {
-            Case::new(&MAKE_LOSS, attrs).backward(&[x.clone()], &[x.clone()]).unwrap()[0].to_vec::<f32>().unwrap()
+            Case::new(&MAKE_LOSS, attrs).backward(std::slice::from_ref(&x), std::slice::from_ref(&x)).unwrap()[0]
+                .to_vec::<f32>()
+                .unwrap()
         };
         assert_eq!(grad(&[("grad_scale", "3")]), [3.0; 6]);
         assert_eq!(grad(&[("normalization", "batch")]), [0.5; 6]);

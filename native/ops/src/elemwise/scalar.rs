@@ -195,8 +195,9 @@ mod tests {
     #[test]
     fn fractions_turn_integers_into_doubles() {
         let x = array(&[7u8, 200, 3, 1], &[4]);
-        let run =
-            |def, scalar, is_int| Case::new(def, &[("scalar", scalar), ("is_int", is_int)]).run1(&[x.clone()]).unwrap();
+        let run = |def, scalar, is_int| {
+            Case::new(def, &[("scalar", scalar), ("is_int", is_int)]).run1(std::slice::from_ref(&x)).unwrap()
+        };
         assert_eq!(run(&PLUS, "2.5", "False").to_vec::<f64>().unwrap(), [9.5, 202.5, 5.5, 3.5]);
         assert_eq!(run(&RMINUS, "2", "True").to_vec::<u8>().unwrap(), [251, 58, 255, 1]);
         assert_eq!(run(&RDIV, "2", "True").to_vec::<u8>().unwrap(), [0, 0, 0, 2]);
@@ -207,7 +208,8 @@ mod tests {
     #[test]
     fn booleans_become_numbers() {
         let x = array(&[true, false], &[2]);
-        let run = |is_int| Case::new(&PLUS, &[("scalar", "2"), ("is_int", is_int)]).run1(&[x.clone()]).unwrap();
+        let run =
+            |is_int| Case::new(&PLUS, &[("scalar", "2"), ("is_int", is_int)]).run1(std::slice::from_ref(&x)).unwrap();
         assert_eq!(run("True").to_vec::<i64>().unwrap(), [3, 2]);
         assert_eq!(run("False").to_vec::<f64>().unwrap(), [3.0, 2.0]);
     }

@@ -1,5 +1,5 @@
 //! Functions of one array, element by element.
-#![allow(clippy::excessive_precision)] // The constants serve single and double precision alike.
+#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_core::dtype::Element;
 use ferromx_core::grad::{Backward, Compose, Grad};

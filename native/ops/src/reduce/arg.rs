@@ -102,7 +102,7 @@ mod tests {
         for dtype in DType::ALL.into_iter().filter(|d| *d != DType::Bool) {
             let x = vector(dtype, &[1.0, 3.0, 3.0, 7.0, 0.0, 7.0]).reshape(&[2, 3].into()).unwrap();
             let run = |def, attrs: &[(&str, &str)]| {
-                let y = Case::new(def, attrs).run1(&[x.clone()]).unwrap();
+                let y = Case::new(def, attrs).run1(std::slice::from_ref(&x)).unwrap();
                 assert_eq!(y.dtype(), dtype);
                 y.to_vec_as::<f64>().unwrap()
             };

@@ -173,7 +173,7 @@ mod tests {
         }
         let wide = Case::new(&NORM, &[("out_dtype", "float64")]);
         let x = array(&[1f32, 3.0], &[2]);
-        let y = wide.run1(&[x.clone()]).unwrap();
+        let y = wide.run1(std::slice::from_ref(&x)).unwrap();
         assert_eq!(y.dtype(), DType::F64);
         let g = wide.backward(&[x], &[array(&[2f64], &[1])]).unwrap();
         close(&g[0].to_vec_as::<f64>().unwrap(), &[2.0 / 10f64.sqrt(), 6.0 / 10f64.sqrt()], 1e-6);
