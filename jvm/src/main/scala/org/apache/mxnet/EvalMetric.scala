@@ -34,7 +34,8 @@ abstract class EvalMetric(protected val name: String) {
   private[mxnet] def requireSameNumber(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     require(
       labels.length == preds.length,
-      s"metric $name: ${labels.length} label arrays but ${preds.length} prediction arrays; give one label array for each output"
+      s"metric $name: ${labels.length} label arrays but ${preds.length} prediction arrays; " +
+        "give one label array for each output"
     )
 
   /** Calls `f` with the values of each pair of label and prediction, checked for number and for NaN labels. */
@@ -69,14 +70,17 @@ private[mxnet] object EvalMetric {
       )
     }
 
-    /** The class of each instance: the value itself where the shape is the label's, else the position of the maximum on axis 1. */
+    /** The class of each instance: the value itself where the shape is the label's, else the position of the maximum on
+      * axis 1.
+      */
     def classes(label: Values, metric: String): Array[Float] =
       if (shape == label.shape) data
       else {
         val found = argmaxAxis1
         require(
           found.length == label.size,
-          s"metric $metric: predictions of shape $shape give ${found.length} classes but labels of shape ${label.shape} are ${label.size}"
+          s"metric $metric: predictions of shape $shape give ${found.length} classes " +
+            s"but labels of shape ${label.shape} are ${label.size}"
         )
         found
       }
@@ -106,7 +110,16 @@ private[mxnet] object EvalMetric {
   def requireSameSize(metric: String, label: Values, pred: Values): Unit =
     require(
       label.size == pred.size,
-      s"metric $metric: labels of shape ${label.shape} and predictions of shape ${pred.shape} differ in their number of elements"
+      s"metric $metric: labels of shape ${label.shape} and predictions of shape ${pred.shape} " +
+        "differ in their number of elements"
+    )
+
+  /** Says that predictions must have a row of class scores for each label. */
+  def requireClassScores(metric: String, label: Values, pred: Values): Unit =
+    require(
+      pred.shape.length == 2 && pred.shape(0) == label.size,
+      s"metric $metric: predictions must have the shape (batch, classes) with a batch of ${label.size} as the labels, " +
+        s"not ${pred.shape}"
     )
 
   /** Mean over the elements of a function of the difference label - prediction. */
@@ -149,7 +162,9 @@ class CompositeEvalMetric extends EvalMetric("composite") {
   }
 }
 
-/** Share of instances whose predicted class is the label. The predicted class is the position of the largest value on axis 1. */
+/** Share of instances whose predicted class is the label. The predicted class is the position of the largest value on
+  * axis 1.
+  */
 class Accuracy extends EvalMetric("accuracy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
@@ -174,10 +189,7 @@ class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
 
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
-      require(
-        pred.shape.length == 2 && pred.shape(0) == label.size,
-        s"metric $name: predictions must have the shape (batch, classes) with a batch of ${label.size} as the labels, not ${pred.shape}"
-      )
+      EvalMetric.requireClassScores(name, label, pred)
       val classes = pred.shape(1)
       var i = 0
       while (i < label.size) {
@@ -187,7 +199,9 @@ class TopKAccuracy(topK: Int) extends EvalMetric("top_k_accuracy") {
       numInst += label.size
     }
 
-  /** How many classes come before `target` in the order of falling predictions; of equal ones the higher class comes first. */
+  /** How many classes come before `target` in the order of falling predictions; of equal ones the higher class comes
+    * first.
+    */
   private def rank(data: Array[Float], start: Int, classes: Int, target: Int): Int =
     if (target < 0 || target >= classes) classes
     else {
@@ -211,7 +225,8 @@ class F1 extends EvalMetric("f1") {
       val values = label.data.distinct
       require(
         values.length <= 2,
-        s"metric $name: binary classification has at most 2 labels, but ${values.length} occur: ${values.take(5).mkString(", ")}"
+        s"metric $name: binary classification has at most 2 labels, but ${values.length} occur: " +
+          values.take(5).mkString(", ")
       )
       def count(predictedClass: Float, trueClass: Float): Int =
         predicted.indices.count(i => predicted(i) == predictedClass && label.data(i) == trueClass)
@@ -243,7 +258,8 @@ class Perplexity(ignoreLabel: Option[Int] = None, axis: Int = -1) extends EvalMe
       val classAxis = if (axis < 0) axis + dims.length else axis
       require(
         classAxis >= 0 && classAxis < dims.length && label.size == pred.size / dims(classAxis),
-        s"metric $name: labels of shape ${label.shape} do not fit predictions of shape ${pred.shape} with the classes on axis $axis"
+        s"metric $name: labels of shape ${label.shape} do not fit predictions of shape ${pred.shape} " +
+          s"with the classes on axis $axis"
       )
       val classes = dims(classAxis)
       val inner = dims.drop(classAxis + 1).product
@@ -273,10 +289,7 @@ class Perplexity(ignoreLabel: Option[Int] = None, axis: Int = -1) extends EvalMe
 class CrossEntropy(eps: Float = 1e-12f) extends EvalMetric("cross-entropy") {
   override def update(labels: IndexedSeq[NDArray], preds: IndexedSeq[NDArray]): Unit =
     foreachPair(labels, preds) { (label, pred) =>
-      require(
-        pred.shape.length == 2 && pred.shape(0) == label.size,
-        s"metric $name: predictions must have the shape (batch, classes) with a batch of ${label.size} as the labels, not ${pred.shape}"
-      )
+      EvalMetric.requireClassScores(name, label, pred)
       val classes = pred.shape(1)
       var i = 0
       while (i < label.size) {

@@ -122,7 +122,8 @@ class FeedForward private (
   /** Auxiliary states by name. */
   def getAuxParams: Map[String, NDArray] = currentAux
 
-  /** Checks that the names in the network differ, and drops parameters that it does not have if extra ones are allowed. */
+  /** Checks that the names in the network differ, and drops parameters that it does not have if extra ones are allowed.
+    */
   def checkArguments(): Unit = if (!argumentsChecked) {
     require(symbol != null, "the network is null")
     FeedForward.requireDistinct("arguments", symbol.listArguments())

@@ -18,8 +18,10 @@ object IO {
   type PackCreateFunc = Map[String, String] => DataPack
 
   /** Reads images and labels in MNIST's IDX format, for example
-    * `IO.MNISTIter(Map("image" -> "train-images-idx3-ubyte", "label" -> "train-labels-idx1-ubyte", "batch_size" -> "32"))`.
-    * Further parameters are `shuffle`, `flat`, `seed`, `silent`, `num_parts`, `part_index`, `data_name` and `label_name`.
+    * `IO.MNISTIter(Map("image" -> "train-images-idx3-ubyte", "label" -> "train-labels-idx1-ubyte", "batch_size" ->
+    * "32"))`.
+    * Further parameters are `shuffle`, `flat`, `seed`, `silent`, `num_parts`, `part_index`, `data_name` and
+    * `label_name`.
     */
   def MNISTIter: IterCreateFunc = createIterator("MNISTIter", _)
 

@@ -4,8 +4,10 @@ import scala.util.matching.Regex
 
 /** Fills a parameter with its starting values, by the rule that its name asks for.
   *
-  * The suffix of a parameter's name says what it is: `bias`, `beta`, `moving_mean`, `moving_var` and `moving_avg` start at zero, `gamma`
-  * at one, a name that starts with `upsampling` gets a bilinear kernel, and `weight` is what [[initWeight]] of the concrete initializer
+  * The suffix of a parameter's name says what it is: `bias`, `beta`, `moving_mean`, `moving_var` and `moving_avg` start
+  * at zero, `gamma`
+  * at one, a name that starts with `upsampling` gets a bilinear kernel, and `weight` is what [[initWeight]] of the
+  * concrete initializer
   * fills. Any other name goes to [[initDefault]], which refuses it.
   */
 abstract class Initializer {
@@ -58,8 +60,9 @@ abstract class Initializer {
   /** Called for a name that no rule covers. */
   protected def initDefault(name: String, arr: NDArray): Unit =
     throw new IllegalArgumentException(
-      s"no initialization rule for parameter $name of shape ${arr.shape}: its name ends with none of weight, bias, gamma, beta, " +
-        "moving_mean, moving_var, moving_avg; rename it, give its value in argParams, or use Mixed with a pattern for it"
+      s"no initialization rule for parameter $name of shape ${arr.shape}: its name ends with none of weight, bias, " +
+        "gamma, beta, moving_mean, moving_var, moving_avg; rename it, give its value in argParams, or use Mixed with " +
+        "a pattern for it"
     )
 }
 
@@ -90,7 +93,8 @@ class Mixed(protected val patterns: List[String], protected val initializers: Li
       case Some((_, initializer)) => initializer(name, arr)
       case None                   =>
         throw new IllegalArgumentException(
-          s"parameter $name matches none of the patterns ${patterns.mkString(", ")}; add \".*\" at the end for the default initializer"
+          s"parameter $name matches none of the patterns ${patterns.mkString(", ")}; " +
+            "add \".*\" at the end for the default initializer"
         )
     }
 
@@ -116,7 +120,8 @@ class Normal(protected val sigma: Float = 0.01f) extends Initializer {
 
 /** Draws weights so that the variance of a signal is kept from layer to layer (Glorot and Bengio, 2010).
   *
-  * With fanOut the first dimension, fanIn the product of the others, and factor their mean, fanIn or fanOut, the scale is
+  * With fanOut the first dimension, fanIn the product of the others, and factor their mean, fanIn or fanOut, the scale
+  * is
   * `sqrt(magnitude / factor)`.
   *
   * @param rndType `uniform` draws from [-scale, scale], `gaussian` with standard deviation scale

@@ -6,8 +6,10 @@ import scala.collection.mutable
 
 /** Keeps one value for each key and adds up what several devices push to it.
   *
-  * A push sums the values given for a key. The sum goes to the updater, which changes the stored value, or replaces the stored value if
-  * there is no updater. A pull copies the stored value. Operations are done when the call returns, so priorities change nothing.
+  * A push sums the values given for a key. The sum goes to the updater, which changes the stored value, or replaces the
+  * stored value if
+  * there is no updater. A pull copies the stored value. Operations are done when the call returns, so priorities change
+  * nothing.
   *
   * @param kind the type that it was created with
   */
@@ -81,7 +83,9 @@ class KVStore private (kind: String) extends AutoCloseable {
   /** Number of this process among those that share the store: 0. */
   def rank: Int = 0
 
-  /** Lets pushed gradients change the stored weights by an optimizer; a key's index is its place in the order of [[init]]. */
+  /** Lets pushed gradients change the stored weights by an optimizer; a key's index is its place in the order of
+    * [[init]].
+    */
   def setOptimizer(optimizer: Optimizer): Unit = setUpdater(Optimizer.getUpdater(optimizer))
 
   /** Lets a function change the stored value when a value is pushed. */
@@ -180,14 +184,16 @@ object KVStore {
 
   /** Makes a store.
     *
-    * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`; all of them keep the values of
+    * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`; all of them
+    *   keep the values of
     *   the devices of this process
     * @throws IllegalArgumentException for another type
     */
   def create(name: String = "local"): KVStore = {
     require(
       LocalTypes.contains(name),
-      s"KVStore type $name is not supported; this version has ${LocalTypes.mkString(", ")}, which all work within one process"
+      s"KVStore type $name is not supported; this version has ${LocalTypes.mkString(", ")}, " +
+        "which all work within one process"
     )
     new KVStore(name)
   }

@@ -10,13 +10,15 @@ abstract class LRScheduler(var baseLR: Float = 0.01f) {
 
   /** Learning rate for the coming update.
     *
-    * @param numUpdate how many updates the most updated parameter has had, which is about the number of mini-batches so far; it never
+    * @param numUpdate how many updates the most updated parameter has had, which is about the number of mini-batches so
+    *   far; it never
     *   decreases
     */
   def apply(numUpdate: Int): Float
 }
 
-/** Multiplies the learning rate by a factor every so many updates: after n updates it is `baseLR * factor^floor((n - 1) / step)^`.
+/** Multiplies the learning rate by a factor every so many updates: after n updates it is `baseLR * factor^floor((n - 1)
+  * / step)^`.
   *
   * @param step number of updates between two reductions, at least 1
   * @param factor what the learning rate is multiplied by, less than 1

@@ -114,7 +114,9 @@ object Model {
   private[mxnet] def looksLikeParameter(name: String): Boolean =
     ParameterSuffixes.exists(suffix => name.endsWith(suffix))
 
-  /** Parameters with at least so many elements are not collected in one place, because copying them would take too long. */
+  /** Parameters with at least so many elements are not collected in one place, because copying them would take too
+    * long.
+    */
   private val LargeParameter = 16L * 1024 * 1024
 
   /** The store of a type for a number of devices, if one is needed, and whether it changes the parameters itself.

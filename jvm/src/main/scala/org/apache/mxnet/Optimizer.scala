@@ -8,8 +8,10 @@ import scala.collection.mutable
 
 /** A rule that changes the parameters along their gradients.
   *
-  * Parameters are known by an integer index. Learning rate and weight decay can be scaled for each parameter, by index or by name; names
-  * need [[setIdx2Name]], which `Module` calls. The mini-batch size is divided out of the gradients by [[setRescaleGrad]].
+  * Parameters are known by an integer index. Learning rate and weight decay can be scaled for each parameter, by index
+  * or by name; names
+  * need [[setIdx2Name]], which `Module` calls. The mini-batch size is divided out of the gradients by
+  * [[setRescaleGrad]].
   */
 abstract class Optimizer {
 
@@ -105,7 +107,9 @@ abstract class Optimizer {
     }
   }
 
-  /** Sets the parameters' names; those that do not end with `_weight` or `_gamma` do not decay unless [[setWdMult]] says so. */
+  /** Sets the parameters' names; those that do not end with `_weight` or `_gamma` do not decay unless [[setWdMult]]
+    * says so.
+    */
   def setIdx2Name(paramIdx2Name: Map[Int, String]): Unit = {
     idx2name = paramIdx2Name
     if (idx2name != null) {
@@ -245,8 +249,8 @@ private[mxnet] final class OptimizerUpdater(optimizer: Optimizer) extends MXKVSt
       val magic = in.readInt()
       if (magic != OptimizerUpdater.Magic) {
         throw new MXNetError(
-          f"these are no optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; give a file " +
-            "that saveOptimizerStates of this library wrote"
+          f"these are no optimizer states: they start with 0x$magic%08x instead of 0x${OptimizerUpdater.Magic}%08x; " +
+            "give a file that saveOptimizerStates of this library wrote"
         )
       }
       for (_ <- 0 until in.readInt()) {

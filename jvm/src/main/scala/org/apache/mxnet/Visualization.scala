@@ -42,7 +42,8 @@ object Visualization {
 
     override def toString: String = source
 
-    /** Writes the graph to a file and has Graphviz, which must be installed, draw it beside that file. [[Visualization.toSvg]] draws
+    /** Writes the graph to a file and has Graphviz, which must be installed, draw it beside that file.
+      * [[Visualization.toSvg]] draws
       * without Graphviz.
       *
       * @param engine the layout program: `dot`, `neato`, `circo` and so on
@@ -95,7 +96,8 @@ object Visualization {
     *
     * @param symbol the network
     * @param title name of the graph
-    * @param shape shapes of the inputs; with them each edge is labelled with the shape, without the batch, of what flows along it
+    * @param shape shapes of the inputs; with them each edge is labelled with the shape, without the batch, of what
+    *   flows along it
     * @param nodeAttrs attributes of all nodes, for example `Map("shape" -> "oval", "fixedsize" -> "false")`
     * @param hideWeights whether variables that hold parameters are left out
     */
@@ -129,7 +131,8 @@ object Visualization {
     *
     * @param symbol the network
     * @param title what is written above it
-    * @param shape shapes of the inputs; with them each edge is labelled with the shape, without the batch, of what flows along it
+    * @param shape shapes of the inputs; with them each edge is labelled with the shape, without the batch, of what
+    *   flows along it
     * @param hideWeights whether variables that hold parameters are left out
     */
   def toSvg(

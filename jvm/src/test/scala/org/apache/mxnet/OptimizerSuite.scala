@@ -3,7 +3,8 @@ package org.apache.mxnet
 import org.apache.mxnet.optimizer._
 
 /** Weights after three updates, as MXNet 1.9.1 computes them by
-  * `u = mx.optimizer.get_updater(opt); opt.rescale_grad = 0.5; w = mx.nd.array(start); for g in gradients: u(0, mx.nd.array(g), w)`.
+  * `u = mx.optimizer.get_updater(opt); opt.rescale_grad = 0.5; w = mx.nd.array(start); for g in gradients: u(0,
+  * mx.nd.array(g), w)`.
   */
 class OptimizerSuite extends munit.FunSuite {
   private val shape = Shape(2, 3)

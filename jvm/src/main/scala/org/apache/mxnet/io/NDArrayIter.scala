@@ -7,14 +7,17 @@ import scala.collection.immutable.ListMap
 
 /** Cuts arrays in memory into mini-batches along their first axis.
   *
-  * What becomes of a last batch that the data do not fill is said by `lastBatchHandle`: `pad` fills it from the start of the data and
-  * says so in [[getPad]], `discard` drops it, and `roll_over` fills it from the start too, without calling it padding, and begins the next
+  * What becomes of a last batch that the data do not fill is said by `lastBatchHandle`: `pad` fills it from the start
+  * of the data and
+  * says so in [[getPad]], `discard` drops it, and `roll_over` fills it from the start too, without calling it padding,
+  * and begins the next
   * pass behind the instances that were used (meant for training only).
   *
   * @param data inputs with their descriptions
   * @param label labels with their descriptions; empty if there are none
   * @param dataBatchSize number of instances in a batch
-  * @param shuffle puts the instances in a random order, the same for all arrays, here and at each [[reset]]; seeded by `Random.seed`
+  * @param shuffle puts the instances in a random order, the same for all arrays, here and at each [[reset]]; seeded by
+  *   `Random.seed`
   * @param lastBatchHandle `pad`, `discard` or `roll_over`
   */
 class NDArrayIter(
@@ -25,7 +28,8 @@ class NDArrayIter(
     lastBatchHandle: String
 ) extends DataIter {
 
-  /** Names the inputs `dataName` and the labels `labelName`, with `_0`, `_1` and so on appended if there are several. */
+  /** Names the inputs `dataName` and the labels `labelName`, with `_0`, `_1` and so on appended if there are several.
+    */
   def this(
       data: IndexedSeq[NDArray],
       label: IndexedSeq[NDArray] = IndexedSeq.empty,
@@ -121,7 +125,8 @@ class NDArrayIter(
     if (end <= numData) arrays.map(_.slice(cursor, end)) else arrays.map(fromBothEnds(_, end - numData))
   }
 
-  /** A batch of the last instances and the first `missing` ones; of all of them in turn if there are fewer than that. */
+  /** A batch of the last instances and the first `missing` ones; of all of them in turn if there are fewer than that.
+    */
   private def fromBothEnds(array: NDArray, missing: Int): NDArray = {
     val batch = NDArray.empty(Shape(dataBatchSize) ++ array.shape.drop(1), array.context, array.dtype)
     var filled = dataBatchSize - missing
@@ -186,7 +191,8 @@ object NDArrayIter {
       )
       require(
         array.shape(0) == first.shape(0),
-        s"${desc.name} has ${array.shape(0)} instances (shape ${array.shape}) but ${firstDesc.name} has ${first.shape(0)}"
+        s"${desc.name} has ${array.shape(0)} instances (shape ${array.shape}) " +
+          s"but ${firstDesc.name} has ${first.shape(0)}"
       )
     }
     require(

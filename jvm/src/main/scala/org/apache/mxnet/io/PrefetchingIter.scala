@@ -7,7 +7,8 @@ import org.apache.mxnet._
 import scala.collection.immutable.ListMap
 import scala.util.control.NonFatal
 
-/** Reads the next batch of one or more iterators in threads of their own while the current one is used, and joins their batches into one.
+/** Reads the next batch of one or more iterators in threads of their own while the current one is used, and joins their
+  * batches into one.
   *
   * @param iters the iterators; they must give the same number of batches with the same padding
   * @param dataNames for each iterator, a new name for each of its inputs; the old names if null

@@ -12,8 +12,10 @@ import scala.collection.mutable
 
 /** A network that can be trained and run.
   *
-  * A module is used in four steps: [[bind]] allocates it for the shapes of its inputs, [[initParams]] gives its parameters values,
-  * [[initOptimizer]] says how they are changed, and then batches go through [[forward]], [[backward]] and [[update]]. [[fit]], [[score]]
+  * A module is used in four steps: [[bind]] allocates it for the shapes of its inputs, [[initParams]] gives its
+  * parameters values,
+  * [[initOptimizer]] says how they are changed, and then batches go through [[forward]], [[backward]] and [[update]].
+  * [[fit]], [[score]]
   * and [[predict]] do all this.
   */
 abstract class BaseModule {
@@ -158,7 +160,8 @@ abstract class BaseModule {
     val counts = batches.map(_.length).distinct
     require(
       counts.length == 1,
-      s"the batches have different numbers of outputs (${counts.mkString(", ")}), so they cannot be joined; use predictEveryBatch"
+      s"the batches have different numbers of outputs (${counts.mkString(", ")}), so they cannot be joined; " +
+        "use predictEveryBatch"
     )
     val joined = batches.head.indices.map(i => NDArray.concatenate(batches.map(_(i)), axis = 0, alwaysCopy = true))
     batches.foreach(_.foreach(_.dispose()))
@@ -341,7 +344,8 @@ abstract class BaseModule {
     */
   def backward(outGrads: Array[NDArray] = Array.empty): Unit
 
-  /** The outputs of the last run, each joined over the devices. With one device they are overwritten by the next run. */
+  /** The outputs of the last run, each joined over the devices. With one device they are overwritten by the next run.
+    */
   def getOutputsMerged(): IndexedSeq[NDArray]
 
   /** For each output of the last run, its part on each device. */
@@ -411,7 +415,8 @@ object BaseModule {
     names.find(name => !arguments.contains(name)).foreach { missing =>
       val candidates = arguments.filterNot(Model.looksLikeParameter)
       throw new IllegalArgumentException(
-        s"$kind contains $missing but the network has no argument of that name; its inputs are ${candidates.mkString(", ")}"
+        s"$kind contains $missing but the network has no argument of that name; " +
+          s"its inputs are ${candidates.mkString(", ")}"
       )
     }
   }

@@ -5,7 +5,8 @@ import org.apache.mxnet.optimizer.SGD
 
 import scala.collection.mutable
 
-/** A module for a family of networks that share their parameters, such as a recurrent network unrolled for different lengths. Each batch
+/** A module for a family of networks that share their parameters, such as a recurrent network unrolled for different
+  * lengths. Each batch
   * says by its bucket key which network it needs; that network is bound when it is first needed.
   *
   * @param symGen gives for a bucket key the network, the names of its inputs and the names of its labels

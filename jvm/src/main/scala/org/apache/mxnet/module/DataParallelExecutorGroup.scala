@@ -55,7 +55,8 @@ class DataParallelExecutorGroup private[module] (
   private var devices: IndexedSeq[DeviceExecutor] = IndexedSeq.empty
   private var outputShapesBound: IndexedSeq[Shape] = IndexedSeq.empty
 
-  /** What was bound last for other shapes, newest first, so that going to and fro between shapes binds once for each. */
+  /** What was bound last for other shapes, newest first, so that going to and fro between shapes binds once for each.
+    */
   private var bindings: List[Binding] = Nil
   private var monitor: Option[Monitor] = None
 
@@ -165,7 +166,8 @@ class DataParallelExecutorGroup private[module] (
     lender.flatMap(_.args.get(name)).foreach { array =>
       require(
         array.shape == shape,
-        s"parameter $name has the shape ${array.shape} but the new inputs need $shape; parameters must not depend on the inputs' shapes"
+        s"parameter $name has the shape ${array.shape} but the new inputs need $shape; " +
+          "parameters must not depend on the inputs' shapes"
       )
     }
 
@@ -195,7 +197,9 @@ class DataParallelExecutorGroup private[module] (
     }
   }
 
-  /** Binds for other shapes of the inputs, keeping parameters, gradients and auxiliary states; nothing is done if the shapes are bound. */
+  /** Binds for other shapes of the inputs, keeping parameters, gradients and auxiliary states; nothing is done if the
+    * shapes are bound.
+    */
   def reshape(dataShapes: IndexedSeq[DataDesc], labelShapes: Option[IndexedSeq[DataDesc]]): Unit =
     if (dataShapes != this.dataShapes || labelShapes != this.labelShapes) {
       bindings.find(binding => binding.dataShapes == dataShapes && binding.labelShapes == labelShapes) match {
@@ -275,12 +279,14 @@ class DataParallelExecutorGroup private[module] (
   private def requireFit(arrays: IndexedSeq[NDArray], descs: IndexedSeq[DataDesc], what: String): Unit = {
     require(
       arrays.length == descs.length,
-      s"the batch has ${arrays.length} $what arrays but the module is bound for ${descs.length}: ${descs.map(_.name).mkString(", ")}"
+      s"the batch has ${arrays.length} $what arrays but the module is bound for ${descs.length}: " +
+        descs.map(_.name).mkString(", ")
     )
     arrays.lazyZip(descs).foreach { (array, desc) =>
       require(
         array.shape == desc.shape,
-        s"$what ${desc.name} of the batch has the shape ${array.shape} but the module is bound for ${desc.shape}; call reshape"
+        s"$what ${desc.name} of the batch has the shape ${array.shape} but the module is bound for ${desc.shape}; " +
+          "call reshape"
       )
     }
   }
@@ -315,7 +321,9 @@ class DataParallelExecutorGroup private[module] (
   /** For each output, the array of each device. */
   def getOutputs(): IndexedSeq[IndexedSeq[NDArray]] = outputNames.indices.map(i => devices.map(_.executor.outputs(i)))
 
-  /** The outputs, joined over the devices; with one device they are the executor's own arrays, which the next run writes. */
+  /** The outputs, joined over the devices; with one device they are the executor's own arrays, which the next run
+    * writes.
+    */
   def getOutputsMerged(): IndexedSeq[NDArray] =
     outputNames.indices.map(i => DataParallelExecutorGroup.merge(devices.map(_.executor.outputs(i)), outputAxes(i)))
 
@@ -426,7 +434,8 @@ private[module] object DataParallelExecutorGroup {
     val parts = bounds.init.zip(bounds.tail)
     require(
       parts.forall { case (begin, end) => begin < end },
-      s"a batch of $batchSize instances is too small for ${workLoads.length} devices with the work loads ${workLoads.mkString(", ")}"
+      s"a batch of $batchSize instances is too small for ${workLoads.length} devices with the work loads " +
+        workLoads.mkString(", ")
     )
     parts
   }

@@ -443,7 +443,8 @@ class Module(
 /** Loads and builds modules. */
 object Module {
 
-  /** A module from the files that [[Module.saveCheckpoint]] or MXNet wrote. Bind it before use; its parameters have their values then.
+  /** A module from the files that [[Module.saveCheckpoint]] or MXNet wrote. Bind it before use; its parameters have
+    * their values then.
     *
     * @param prefix the files' prefix
     * @param epoch number of the parameters' file
@@ -488,7 +489,8 @@ object Module {
     else {
       require(
         arrays.length == bound.length,
-        s"the batch has ${arrays.length} $what arrays but the module is bound for ${bound.length}: ${bound.map(_.name).mkString(", ")}"
+        s"the batch has ${arrays.length} $what arrays but the module is bound for ${bound.length}: " +
+          bound.map(_.name).mkString(", ")
       )
       arrays.lazyZip(bound).map((array, desc) => desc.copy(shape = array.shape))
     }

@@ -18,7 +18,8 @@ class SequentialModule extends BaseModule {
   /** Appends a module; the whole must be bound anew then.
     *
     * @param module the module
-    * @param kwargs `take_labels`: the module gets the labels of the batch; `auto_wiring`: its inputs are what comes from the module
+    * @param kwargs `take_labels`: the module gets the labels of the batch; `auto_wiring`: its inputs are what comes
+    *   from the module
     *   before, by position, whatever the names
     */
   def add(module: BaseModule, kwargs: (String, Boolean)*): SequentialModule = {
@@ -95,7 +96,8 @@ class SequentialModule extends BaseModule {
   ): Unit =
     if (!paramsInitialized || forceInit) {
       require(binded, "the module is not bound; call bind before initParams")
-      // What one module does not need belongs to another, so the check for extra values is made for all of them together.
+      // What one module does not need belongs to another, so the check for extra values is made for all of them
+      // together.
       modules.foreach(_.initParams(initializer, argParams, auxParams, allowMissing, forceInit, allowExtra = true))
       requireDistinctNames()
       if (!allowExtra) requireNoExtra(argParams, auxParams)
@@ -167,7 +169,8 @@ class SequentialModule extends BaseModule {
     val names = module.dataNames
     require(
       names.length == inputs.length,
-      s"auto_wiring: the module takes ${names.length} inputs (${names.mkString(", ")}) but the one before gives ${inputs.length}"
+      s"auto_wiring: the module takes ${names.length} inputs (${names.mkString(", ")}) " +
+        s"but the one before gives ${inputs.length}"
     )
     names.lazyZip(inputs).map((name, desc) => desc.copy(name = name))
   }

@@ -2,7 +2,8 @@ package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.{NDArray, Optimizer, ResourceScope}
 
-/** AdaGrad (Duchi, Hazan and Singer, 2011): `history += g^2^` and `weight -= lr * (g / sqrt(history + epsilon) + wd * weight)`.
+/** AdaGrad (Duchi, Hazan and Singer, 2011): `history += g^2^` and `weight -= lr * (g / sqrt(history + epsilon) + wd *
+  * weight)`.
   *
   * @param learningRate step size
   * @param rescaleGradient gradients are multiplied by this and by 1 / batch size

@@ -2,7 +2,8 @@ package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer}
 
-/** Adam (Kingma and Ba, 2014), by the operator `adam_update`. Weight decay is decoupled from the gradient: a step also subtracts
+/** Adam (Kingma and Ba, 2014), by the operator `adam_update`. Weight decay is decoupled from the gradient: a step also
+  * subtracts
   * `lr * wd * weight`.
   *
   * @param learningRate step size

@@ -2,7 +2,8 @@ package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, ResourceScope}
 
-/** Stochastic gradient descent with Nesterov momentum: with g the clipped gradient plus `wd * weight`, `mom = momentum * mom + g` and
+/** Stochastic gradient descent with Nesterov momentum: with g the clipped gradient plus `wd * weight`, `mom = momentum
+  * * mom + g` and
   * `weight -= lr * (g + momentum * mom)`.
   *
   * @param learningRate step size

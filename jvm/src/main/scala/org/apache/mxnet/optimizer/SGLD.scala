@@ -2,7 +2,8 @@ package org.apache.mxnet.optimizer
 
 import org.apache.mxnet.{LRScheduler, NDArray, Optimizer, Random, ResourceScope}
 
-/** Stochastic gradient Langevin dynamics (Welling and Teh, 2011), which samples from the posterior instead of finding its maximum:
+/** Stochastic gradient Langevin dynamics (Welling and Teh, 2011), which samples from the posterior instead of finding
+  * its maximum:
   * `weight -= lr / 2 * (g + wd * weight)` plus normal noise of variance lr.
   *
   * @param learningRate step size

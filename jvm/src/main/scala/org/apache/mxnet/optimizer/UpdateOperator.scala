@@ -7,8 +7,10 @@ import scala.collection.mutable
 
 /** An update operator such as `sgd_mom_update`, invoked with as little work as possible.
   *
-  * The operator's handle is looked up once. Its arguments for a parameter, handles and attribute strings, are kept from step to step and
-  * made anew only when an array or a number has changed, so that a step of training costs one native call for each parameter.
+  * The operator's handle is looked up once. Its arguments for a parameter, handles and attribute strings, are kept from
+  * step to step and
+  * made anew only when an array or a number has changed, so that a step of training costs one native call for each
+  * parameter.
   *
   * @param name the operator
   * @param keys names of its attributes, in the order in which their values are given

@@ -4,7 +4,9 @@ import org.slf4j.helpers.NOPLogger
 import org.slf4j.spi.SLF4JServiceProvider
 import org.slf4j.{Logger, LoggerFactory}
 
-/** Where the library logs: to the slf4j provider of the application, and nowhere, without slf4j's complaint, if there is none. */
+/** Where the library logs: to the slf4j provider of the application, and nowhere, without slf4j's complaint, if there
+  * is none.
+  */
 private[mxnet] object Logging {
   private lazy val hasProvider: Boolean = {
     val services = s"META-INF/services/${classOf[SLF4JServiceProvider].getName}"

@@ -2,10 +2,13 @@ package org.apache.mxnet.visualization
 
 import scala.collection.mutable
 
-/** Places the nodes of an acyclic graph in layers from top to bottom, so that every edge points down (Sugiyama, Tagawa and Toda, 1981).
+/** Places the nodes of an acyclic graph in layers from top to bottom, so that every edge points down (Sugiyama, Tagawa
+  * and Toda, 1981).
   *
-  * An edge that spans several layers is led through an empty place in each of them. The order within a layer follows the mean position of
-  * the neighbours, which avoids most crossings; positions are then moved towards the neighbours as far as the boxes allow.
+  * An edge that spans several layers is led through an empty place in each of them. The order within a layer follows
+  * the mean position of
+  * the neighbours, which avoids most crossings; positions are then moved towards the neighbours as far as the boxes
+  * allow.
   *
   * @param widths width of each node
   * @param edges pairs (from, to)
@@ -128,7 +131,9 @@ private[visualization] final class LayeredLayout(
     rows.flatten.foreach(_.x -= left)
   }
 
-  /** The mean position of the neighbours, of those within the network's flow if there are any; where it is without neighbours. */
+  /** The mean position of the neighbours, of those within the network's flow if there are any; where it is without
+    * neighbours.
+    */
   private def towards(neighbours: collection.Seq[Slot], slot: Slot): Double = {
     val flow = neighbours.filter(other => other.node < 0 || other.above.nonEmpty)
     mean(if (flow.nonEmpty) flow else neighbours, slot.x)

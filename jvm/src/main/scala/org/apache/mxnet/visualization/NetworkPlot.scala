@@ -57,12 +57,12 @@ private[mxnet] object NetworkPlot {
   }
 
   /** The shape of an output, without the batch unless it is a parameter. */
-  private def label(graph: NetworkGraph, node: Int, output: Int): String = graph.shapeOf(node, output).fold("") { shape =>
-    shape.toArray.drop(if (graph.nodes(node).isParameter) 0 else 1).mkString("×")
-  }
+  private def label(graph: NetworkGraph, node: Int, output: Int): String =
+    graph.shapeOf(node, output).fold("")(_.toArray.drop(if (graph.nodes(node).isParameter) 0 else 1).mkString("×"))
 
   private val arrowHead: String =
-    """<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto-start-reverse">""" +
+    """<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" """ +
+      """orient="auto-start-reverse">""" +
       """<path d="M 0 1 L 10 5 L 0 9 z" fill="#666666"/></marker></defs>"""
 
   private def boxWidth(node: GraphNode): Double = {

@@ -11,7 +11,9 @@ private[visualization] object Svg {
     if (text.endsWith(".0")) text.dropRight(2) else text
   }
 
-  /** Text with the characters replaced that mean something in XML; control characters, which XML has no place for, are dropped. */
+  /** Text with the characters replaced that mean something in XML; control characters, which XML has no place for, are
+    * dropped.
+    */
   def escape(text: String): String = text.flatMap {
     case '&'                                                            => "&amp;"
     case '<'                                                            => "&lt;"

@@ -33,7 +33,13 @@ object LeNet {
       name = s"conv$number"
     )
     val active = Symbol.api.Activation(data = convolved, act_type = "relu", name = s"relu$number")
-    Symbol.api.Pooling(data = active, pool_type = "max", kernel = Shape(2, 2), stride = Shape(2, 2), name = s"pool$number")
+    Symbol.api.Pooling(
+      data = active,
+      pool_type = "max",
+      kernel = Shape(2, 2),
+      stride = Shape(2, 2),
+      name = s"pool$number"
+    )
   }
 
   /** Shapes of the inputs of a batch. */

@@ -24,9 +24,9 @@ object Main {
   def main(arguments: Array[String]): Unit =
     try
       arguments.toList match {
-        case "train" :: options  => train(settings(options))
+        case "train" :: options   => train(settings(options))
         case "predict" :: options => predict(settings(options))
-        case _                   => fail(Usage)
+        case _                    => fail(Usage)
       }
     catch {
       case error: BadUsage => fail(s"${error.getMessage}\n$Usage")
@@ -35,15 +35,25 @@ object Main {
   private final class BadUsage(message: String) extends RuntimeException(message)
 
   private def settings(options: List[String]): Settings = {
-    val chosen = options.grouped(2).map {
-      case key :: value :: Nil if key.startsWith("--") => key.drop(2) -> value
-      case other                                       => throw new BadUsage(s"'${other.mkString(" ")}' is no option with a value")
-    }.toMap
-    (chosen.keySet -- Set("data", "output", "epochs", "seed")).headOption.foreach(key => throw new BadUsage(s"there is no option --$key"))
+    val chosen = options
+      .grouped(2)
+      .map {
+        case key :: value :: Nil if key.startsWith("--") => key.drop(2) -> value
+        case other => throw new BadUsage(s"'${other.mkString(" ")}' is no option with a value")
+      }
+      .toMap
+    (chosen.keySet -- Set("data", "output", "epochs", "seed")).headOption.foreach(key =>
+      throw new BadUsage(s"there is no option --$key")
+    )
     def number(key: String, default: Int): Int = chosen.get(key).fold(default) { text =>
       text.toIntOption.getOrElse(throw new BadUsage(s"--$key is '$text', which is no whole number"))
     }
-    Settings(chosen.getOrElse("data", "data/digits"), Paths.get(chosen.getOrElse("output", "output")), number("epochs", 30), number("seed", 0))
+    Settings(
+      chosen.getOrElse("data", "data/digits"),
+      Paths.get(chosen.getOrElse("output", "output")),
+      number("epochs", 30),
+      number("seed", 0)
+    )
   }
 
   private def train(settings: Settings): Unit = {
@@ -61,7 +71,9 @@ object Main {
     val curve = settings.output.resolve("lenet-learning-curve.svg")
     Visualization.saveSvg(LeNet.network, network.toString, "LeNet", LeNet.inputShapes)
     Visualization.saveLearningCurve(history, curve.toString, "LeNet on 8x8 digits")
-    println(s"saved ${settings.prefix}-symbol.json, ${f"${settings.prefix}-${settings.epochs}%04d.params"}, $network, $curve")
+    println(
+      s"saved ${settings.prefix}-symbol.json, ${f"${settings.prefix}-${settings.epochs}%04d.params"}, $network, $curve"
+    )
     println(f"test accuracy ${LeNet.accuracy(module, settings.data)}%.3f")
   }
 
@@ -74,7 +86,8 @@ object Main {
     val difference = now.lazyZip(before).map((a, b) => math.abs(a - b)).max
     println(f"accuracy of the loaded network ${LeNet.accuracy(module, settings.data)}%.3f")
     println(s"largest difference from the predictions after training: $difference")
-    if (now.length != before.length || difference > Tolerance) fail("the loaded network predicts other numbers than the trained one")
+    if (now.length != before.length || difference > Tolerance)
+      fail("the loaded network predicts other numbers than the trained one")
   }
 
   private def fail(message: String): Nothing = {
