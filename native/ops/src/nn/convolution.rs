@@ -60,6 +60,7 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A convolution.
 pub static CONVOLUTION: OpDef = OpDef::new("Convolution")
+    .aliases(&["_npx_convolution"])
     .doc(
         "Slides windows over the input and sums the products with the weights (a cross-correlation):\n\n\
          out[n, f, y, x] = bias[f] + sum over c, i, j of data[n, c, y*stride + i*dilate - pad, x*stride + j*dilate - pad] * \

@@ -61,6 +61,7 @@ const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
 /// A pooling layer.
 pub static POOLING: OpDef = OpDef::new("Pooling")
+    .aliases(&["_npx_pooling"])
     .doc(
         "Computes the largest element, the average, the sum or the p-norm of windows that slide over the input.\n\n\
          Shapes in two dimensions: data (batch, channel, height, width), output (batch, channel, out_height, out_width), where \

@@ -1,0 +1,39 @@
+# Counts tests for ./check from the logs of the test runners. Sourced there.
+
+readonly licence_tool=build/tools/bin/cargo-deny
+extra=0
+
+# A step that is one test by itself.
+count_one() {
+  extra=$((extra + 1))
+}
+
+# sum FILES PATTERN: the sum of the numbers that the pattern's first group matches.
+sum() {
+  local pattern=$1
+  shift
+  cat "$@" 2>/dev/null | sed -E 's/\x1b\[[0-9;]*m//g' | sed -nE "s/$pattern/\\1/p" | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# Prints what passed and failed, also when a step failed half-way.
+report() {
+  local status=$? passed failed
+  shopt -s nullglob
+  local files=("$logs"/test-*.log)
+  passed=$((extra + $(sum '^test result: .*\. ([0-9]+) passed;.*' "${files[@]}") + $(sum '.*Passed: Total [0-9]+, Failed [0-9]+, Errors [0-9]+, Passed ([0-9]+).*' "${files[@]}") + $(sum '^([0-9]+) passed, [0-9]+ failed.*' "${files[@]}")))
+  failed=$(($(sum '^test result: .* ([0-9]+) failed;.*' "${files[@]}") + $(sum '.*Failed: Total [0-9]+, Failed ([0-9]+).*' "${files[@]}") + $(sum '^[0-9]+ passed, ([0-9]+) failed.*' "${files[@]}")))
+  if ((status != 0 && failed == 0)); then failed=1; fi
+  printf '%d passed, %d failed\n' "$passed" "$failed"
+}
+
+# Licences, bans and sources of the crates. The tool is built once, in build/tools.
+check_licences() {
+  say "Licences and sources of the crates"
+  local tool
+  tool=$(command -v cargo-deny || true)
+  if [[ -z $tool ]]; then
+    [[ -x $licence_tool ]] || logged lint-deny-install cargo install --locked --root build/tools cargo-deny
+    tool=$licence_tool
+  fi
+  logged lint-deny "$tool" --offline check licenses bans sources
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Trains LeNet with five seeds. The mean test accuracy must be within 0.01 of that of five runs of MXNet 1.9.1 on the same data,
+# the first seed, which ./run uses, must reach 0.95, and a new process must predict what the trained network predicted.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source scripts/common.sh
+
+classpath=$(<build/lenet.classpath)
+java=$(java_command)
+expected=$(sed -n 's/.*"id":"checkpoint\/lenet".*"mean":\([0-9.]*\).*/\1/p' tests/oracle/fixtures/expected.jsonl)
+[[ -n $expected ]] || fail "tests/oracle/fixtures/expected.jsonl does not say what MXNet reaches"
+output=$(mktemp -d)
+trap 'rm -rf "$output"' EXIT
+
+accuracies=()
+for seed in 0 1 2 3 4; do
+  accuracy=$("$java" -cp "$classpath" org.apache.mxnet.examples.lenet.Main train --seed "$seed" --output "$output" | sed -n 's/^test accuracy //p')
+  echo "seed $seed: test accuracy $accuracy"
+  accuracies+=("$accuracy")
+done
+"$java" -cp "$classpath" org.apache.mxnet.examples.lenet.Main predict --output "$output"
+printf '%s\n' "${accuracies[@]}" | awk -v expected="$expected" '
+  { sum += $1; if (NR == 1 && $1 < 0.95) low = 1 }
+  END {
+    mean = sum / NR; distance = mean - expected; if (distance < 0) distance = -distance
+    printf "mean %.4f, MXNet 1.9.1 %.4f\n", mean, expected
+    failed = low || distance > 0.01
+    printf "%d passed, %d failed\n", !failed, failed
+    exit failed
+  }'
