@@ -3,8 +3,11 @@
 
 pub mod broadcast;
 pub mod elemwise;
+pub mod init;
 pub mod linalg;
 pub mod nn;
+pub mod optimizer;
+pub mod random;
 pub mod reduce;
 pub mod registry;
 pub mod rules;

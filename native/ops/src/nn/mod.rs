@@ -1,5 +1,6 @@
 //! Layers of neural networks.
 
+mod activation;
 mod convolution;
 mod fully_connected;
 mod pooling;
@@ -9,5 +10,10 @@ mod spatial;
 use ferromx_core::op::OpDef;
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] =
-    &[&convolution::CONVOLUTION, &fully_connected::FULLY_CONNECTED, &pooling::POOLING, &softmax_output::SOFTMAX_OUTPUT];
+pub static OPS: &[&OpDef] = &[
+    &activation::ACTIVATION,
+    &convolution::CONVOLUTION,
+    &fully_connected::FULLY_CONNECTED,
+    &pooling::POOLING,
+    &softmax_output::SOFTMAX_OUTPUT,
+];

@@ -1,0 +1,124 @@
+//! `Activation`.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{param_enum, params};
+use ferromx_kernels::math;
+
+use crate::elemwise::family::{Graph, formula, unary_backward, unary_kernel};
+
+param_enum! {
+    /// The functions of `Activation`.
+    pub enum ActType { Relu = "relu", Sigmoid = "sigmoid", SoftRelu = "softrelu", SoftSign = "softsign", Tanh = "tanh" }
+}
+
+params! {
+    /// Parameters of `Activation`.
+    pub struct ActivationParam {
+        /// The function: `relu` max(x, 0), `sigmoid` 1 / (1 + exp(-x)), `softrelu` log(1 + exp(x)), `softsign` x / (1 + |x|),
+        /// `tanh`.
+        act_type: ActType = required;
+    }
+}
+
+/// An activation function.
+pub static ACTIVATION: OpDef = OpDef::new("Activation")
+    .aliases(&["_npx_activation"])
+    .doc("Applies an activation function to each element: see act_type.")
+    .inputs(&[arg("data", "The input, of a floating-point type.")])
+    .params::<ActivationParam>()
+    .forward(forward)
+    .grad(Grad::Kernel(
+        Backward::new(backward).outputs(Deps::Some(&[0])).inplace(&[(0, 0), (1, 0)]).pointwise(),
+        Some(COMPOSE),
+    ))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+formula!(Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });
+formula!(Unary ReluBack = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y });
+formula!(Unary Sigmoid = |x| math::sigmoid(x));
+formula!(Unary SigmoidBack = |y| y * (1.0 - y));
+formula!(Unary SoftRelu = |x| math::softrelu(x));
+formula!(Unary SoftReluBack = |y| -math::expm1(-y));
+formula!(Unary SoftSign = |x| x / (1.0 + x.abs()));
+formula!(Unary SoftSignBack = |y| (1.0 - y.abs()) * (1.0 - y.abs()));
+formula!(Unary Tanh = |x| math::tanh(x));
+formula!(Unary TanhBack = |y| 1.0 - y * y);
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+fn check(ctx: &OpCtx<'_>, out: &Out<'_>) -> Result<ActType> {
+    if !TYPES.contains(&out.dtype()) {
+        return Err(ctx.unsupported(out.dtype(), TYPES));
+    }
+    Ok(ctx.params::<ActivationParam>().act_type)
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    match check(ctx, &outs[0])? {
+        ActType::Relu => unary_kernel::<Relu>(ctx, ins, outs),
+        ActType::Sigmoid => unary_kernel::<Sigmoid>(ctx, ins, outs),
+        ActType::SoftRelu => unary_kernel::<SoftRelu>(ctx, ins, outs),
+        ActType::SoftSign => unary_kernel::<SoftSign>(ctx, ins, outs),
+        ActType::Tanh => unary_kernel::<Tanh>(ctx, ins, outs),
+    }
+}
+
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    match check(ctx, &outs[0])? {
+        ActType::Relu => unary_backward::<ReluBack>(ctx, ins, outs),
+        ActType::Sigmoid => unary_backward::<SigmoidBack>(ctx, ins, outs),
+        ActType::SoftRelu => unary_backward::<SoftReluBack>(ctx, ins, outs),
+        ActType::SoftSign => unary_backward::<SoftSignBack>(ctx, ins, outs),
+        ActType::Tanh => unary_backward::<TanhBack>(ctx, ins, outs),
+    }
+}
+
+const COMPOSE: Compose = |graph, n| {
+    let mut g = Graph(graph);
+    let (x, y) = (n.inputs[0], n.outputs[0]);
+    let slope = match n.params.get::<ActivationParam>().act_type {
+        ActType::Relu => g.with("_greater_scalar", x, 0.0)?,
+        ActType::Sigmoid => {
+            let rest = g.affine(y, -1.0, 1.0)?;
+            g.mul(y, rest)?
+        }
+        ActType::SoftRelu => g.op("sigmoid", x)?,
+        ActType::SoftSign => {
+            let size = g.op("abs", y)?;
+            let rest = g.affine(size, -1.0, 1.0)?;
+            g.op("square", rest)?
+        }
+        ActType::Tanh => {
+            let square = g.op("square", y)?;
+            g.affine(square, -1.0, 1.0)?
+        }
+    };
+    Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for act_type in ["relu", "sigmoid", "softrelu", "softsign", "tanh"] {
+            let x = vector(DType::F64, &[-3.0, -0.6, 0.1, 0.7, 2.4]);
+            Case::new(&ACTIVATION, &[("act_type", act_type)]).check_gradient(&[x]);
+        }
+    }
+
+    #[test]
+    fn relu_keeps_nan_and_refuses_integers() {
+        let relu = Case::new(&ACTIVATION, &[("act_type", "relu")]);
+        let y = relu.run1(&[array(&[-1f32, f32::NAN, 2.0], &[3])]).unwrap().to_vec::<f32>().unwrap();
+        assert!(y[0] == 0.0 && y[1].is_nan() && y[2] == 2.0);
+        assert!(relu.run1(&[array(&[1i32], &[1])]).unwrap_err().to_string().contains("int32"));
+    }
+}

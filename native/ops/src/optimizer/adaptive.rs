@@ -1,0 +1,172 @@
+//! Methods with a step size of their own for each element.
+
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpDef, arg};
+use ferromx_core::params;
+use ferromx_kernels::math::{self, Real};
+
+use super::family::{self, bound, clip, sign, step, step_params};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&ADAM_UPDATE, &RMSPROP_UPDATE, &RMSPROPALEX_UPDATE, &FTRL_UPDATE, &FTML_UPDATE];
+
+step_params! {
+    /// Parameters of `adam_update`.
+    AdamParam {
+        /// The decay rate of the mean of gradients.
+        beta1: f32 = 0.9;
+        /// The decay rate of the mean of squares.
+        beta2: f32 = 0.999;
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-8;
+    } {
+        /// Only matters for sparse gradients: whether rows without a gradient are left alone.
+        lazy_update: bool = true;
+    }
+}
+
+step!(ADAM_UPDATE: Adam, "adam_update" ["_sparse_adam_update"],
+"A step of Adam: with g = clip(rescale_grad * grad) + wd * weight, mean = beta1 * mean + (1 - beta1) * g and \
+ var = beta2 * var + (1 - beta2) * g^2, the result is weight - lr * mean / (sqrt(var) + epsilon). The correction of the bias \
+ is left to the caller's lr (Kingma and Ba, 2014).",
+AdamParam, states [mean = "The mean of gradients.", var = "The mean of their squares."],
+numbers |p| [
+    lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, epsilon = p.epsilon,
+    wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+],
+|weight, grad| {
+    let g = clip(rescale * grad, limit) + wd * weight;
+    let mean = beta1 * mean + (C::ONE - beta1) * g;
+    let var = beta2 * var + (C::ONE - beta2) * g * g;
+    [weight - lr * mean / (var.sqrt() + epsilon), mean, var]
+});
+
+step_params! {
+    /// Parameters of `rmsprop_update`.
+    RmsPropParam {
+        /// The decay rate of the mean of squares.
+        gamma1: f32 = 0.95;
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-8;
+    } {
+        /// The elements of the weight are limited to [-clip_weights, clip_weights]; not if it is negative.
+        clip_weights: f32 = (-1.0);
+    }
+}
+
+step!(RMSPROP_UPDATE: RmsProp, "rmsprop_update",
+"A step of RMSProp: with g = clip(rescale_grad * grad) + wd * weight and n = gamma1 * n + (1 - gamma1) * g^2, the result is \
+ weight - lr * g / sqrt(n + epsilon) (Tieleman and Hinton, 2012).",
+RmsPropParam, states [n = "The mean of squares."],
+numbers |p| [
+    lr = p.lr, gamma1 = p.gamma1, epsilon = p.epsilon,
+    wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient), weight_limit = bound(p.clip_weights),
+],
+|weight, grad| {
+    let g = clip(rescale * grad, limit) + wd * weight;
+    let n = gamma1 * n + (C::ONE - gamma1) * g * g;
+    [clip(weight - lr * g / (n + epsilon).sqrt(), weight_limit), n]
+});
+
+step_params! {
+    /// Parameters of `rmspropalex_update`.
+    RmsPropAlexParam {
+        /// The decay rate of the means.
+        gamma1: f32 = 0.95;
+        /// The part of the last step that is taken again.
+        gamma2: f32 = 0.9;
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-8;
+    } {
+        /// The elements of the weight are limited to [-clip_weights, clip_weights]; not if it is negative.
+        clip_weights: f32 = (-1.0);
+    }
+}
+
+step!(RMSPROPALEX_UPDATE: RmsPropAlex, "rmspropalex_update",
+"A step of the centred RMSProp with momentum: with x = clip(rescale_grad * grad) + wd * weight, \
+ n = gamma1 * n + (1 - gamma1) * x^2, g = gamma1 * g + (1 - gamma1) * x and \
+ delta = gamma2 * delta - lr * x / sqrt(n - g^2 + epsilon), the result is weight + delta (Graves, 2013).",
+RmsPropAlexParam,
+states [n = "The mean of squares.", g = "The mean of gradients.", delta = "The last step."],
+numbers |p| [
+    lr = p.lr, gamma1 = p.gamma1, gamma2 = p.gamma2, epsilon = p.epsilon,
+    wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient), weight_limit = bound(p.clip_weights),
+],
+|weight, grad| {
+    let x = clip(rescale * grad, limit) + wd * weight;
+    let n = gamma1 * n + (C::ONE - gamma1) * x * x;
+    let g = gamma1 * g + (C::ONE - gamma1) * x;
+    let delta = gamma2 * delta - lr * x / (n - g * g + epsilon).sqrt();
+    [clip(weight + delta, weight_limit), n, g, delta]
+});
+
+step_params! {
+    /// Parameters of `ftrl_update`.
+    FtrlParam {
+        /// The L1 penalty.
+        lamda1: f32 = 0.01;
+        /// Added to the root of the sum of squares.
+        beta: f32 = 1.0;
+    }
+}
+
+step!(FTRL_UPDATE: Ftrl, "ftrl_update" ["_sparse_ftrl_update"],
+"A step of FTRL-proximal: with g = clip(rescale_grad * grad), z += g - (sqrt(n + g^2) - sqrt(n)) * weight / lr and n += g^2, \
+ the result is (sign(z) * lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0 (McMahan et al., 2013).",
+FtrlParam, states [z = "The sum of shifted gradients.", n = "The sum of squares."],
+numbers |p| [
+    lr = p.lr, lamda1 = p.lamda1, beta = p.beta, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+],
+|weight, grad| {
+    let g = clip(rescale * grad, limit);
+    let sum = n + g * g;
+    let z = z + g - (sum.sqrt() - n.sqrt()) * weight / lr;
+    let w = (sign(z) * lamda1 - z) / ((beta + sum.sqrt()) / lr + wd);
+    [if z.abs() > lamda1 { w } else { C::ZERO }, z, sum]
+});
+
+params! {
+    /// Parameters of `ftml_update`.
+    pub struct FtmlParam {
+        /// The learning rate.
+        lr: f32 = required;
+        /// The decay rate of the mean of gradients.
+        beta1: f32 = 0.6, where 0.0..=1.0;
+        /// The decay rate of the mean of squares.
+        beta2: f32 = 0.999, where 0.0..=1.0;
+        /// Keeps the divisor away from 0.
+        epsilon: f64 = (f64::from(1e-8f32));
+        /// The number of the step, from 1.
+        t: i32 = required;
+        /// Weight decay: this multiple of the weight is added to the gradient.
+        wd: f32 = 0.0;
+        /// The gradient is multiplied by this first.
+        rescale_grad: f32 = 1.0;
+        /// The elements of the gradient, with the weight decay, are limited to [-clip_grad, clip_grad]; not if it is negative.
+        clip_grad: f32 = (-1.0);
+    }
+}
+
+/// `1 - beta^t`.
+fn bias(beta: f32, t: i32) -> f64 {
+    1.0 - math::pow(f64::from(beta), f64::from(t))
+}
+
+step!(FTML_UPDATE: Ftml, "ftml_update",
+"A step of FTML: with g = clip(rescale_grad * grad + wd * weight), v = beta2 * v + (1 - beta2) * g^2, \
+ d' = (1 - beta1^t) / lr * (sqrt(v / (1 - beta2^t)) + epsilon) and z = beta1 * z + (1 - beta1) * g - (d' - beta1 * d) * weight, \
+ the result is -z / d', and d becomes d' (Zheng and Kwok, 2017).",
+FtmlParam,
+states [d = "The last divisor.", v = "The mean of squares.", z = "The numerator."],
+numbers |p| [
+    scale = bias(p.beta1, p.t) / f64::from(p.lr), beta1 = p.beta1, beta2 = p.beta2, bias2 = bias(p.beta2, p.t),
+    epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_grad),
+],
+|weight, grad| {
+    let g = clip(rescale * grad + wd * weight, limit);
+    let v = beta2 * v + (C::ONE - beta2) * g * g;
+    let next = scale * ((v / bias2).sqrt() + epsilon);
+    let z = beta1 * z + (C::ONE - beta1) * g - (next - beta1 * d) * weight;
+    [-z / next, next, v, z]
+});

@@ -1,0 +1,146 @@
+//! Gradient descent, and the methods that use the signs of gradients only.
+
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpDef, arg};
+use ferromx_kernels::math::Real;
+
+use super::family::{self, bound, clip, sign, step, step_params};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &SGD_UPDATE,
+    &SGD_MOM_UPDATE,
+    &MP_SGD_UPDATE,
+    &MP_SGD_MOM_UPDATE,
+    &NAG_MOM_UPDATE,
+    &SIGNSGD_UPDATE,
+    &SIGNUM_UPDATE,
+];
+
+step_params! {
+    /// Parameters of `sgd_update`.
+    SgdParam {} {
+        /// Only matters for sparse gradients: whether rows without a gradient are left alone.
+        lazy_update: bool = true;
+    }
+}
+
+step_params! {
+    /// Parameters of `sgd_mom_update`.
+    SgdMomParam {
+        /// The part of the last step that is taken again.
+        momentum: f32 = 0.0;
+    } {
+        /// Only matters for sparse gradients: whether rows without a gradient are left alone.
+        lazy_update: bool = true;
+    }
+}
+
+step_params! {
+    /// Parameters of `nag_mom_update`.
+    MomParam {
+        /// The part of the last step that is taken again.
+        momentum: f32 = 0.0;
+    }
+}
+
+step!(SGD_UPDATE: Sgd, "sgd_update" ["_sparse_sgd_update"],
+"A step of stochastic gradient descent: weight - lr * (g + wd * weight), where g = clip(rescale_grad * grad).",
+SgdParam, states [],
+numbers |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
+|weight, grad| {
+    let g = clip(rescale * grad, limit) + wd * weight;
+    [weight - lr * g]
+});
+
+step!(SGD_MOM_UPDATE: SgdMom, "sgd_mom_update" ["_sparse_sgd_mom_update"],
+"A step of gradient descent with momentum: mom = momentum * mom - lr * (g + wd * weight), then weight + mom, where \
+ g = clip(rescale_grad * grad).",
+SgdMomParam, states [mom = "The momentum: the last step."],
+numbers |p| [
+    lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+],
+|weight, grad| {
+    let mom = momentum * mom - lr * (clip(rescale * grad, limit) + wd * weight);
+    [weight + mom, mom]
+});
+
+pub static MP_SGD_UPDATE: OpDef = OpDef::new("mp_sgd_update")
+    .doc("sgd_update for a weight in half precision: it changes a copy in single precision, of which the output is the rounding.")
+    .inputs(&[
+        arg("weight", "The weight, of any floating-point type."),
+        arg("grad", "Its gradient."),
+        arg("weight32", "The weight in single precision."),
+    ])
+    .params::<SgdParam>()
+    .dtype(family::mixed_dtype)
+    .mutates(&[2])
+    .forward(family::mixed_kernel::<Sgd, 4, 1>)
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+pub static MP_SGD_MOM_UPDATE: OpDef = OpDef::new("mp_sgd_mom_update")
+    .doc(
+        "sgd_mom_update for a weight in half precision: it changes a copy in single precision, of which the output is the \
+         rounding.",
+    )
+    .inputs(&[
+        arg("weight", "The weight, of any floating-point type."),
+        arg("grad", "Its gradient."),
+        arg("mom", "The momentum, in single precision."),
+        arg("weight32", "The weight in single precision."),
+    ])
+    .params::<SgdMomParam>()
+    .dtype(family::mixed_dtype)
+    .mutates(&[2, 3])
+    .forward(family::mixed_kernel::<SgdMom, 5, 2>)
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+step!(NAG_MOM_UPDATE: NagMom, "nag_mom_update",
+"A step with Nesterov's momentum: mom = momentum * mom - lr * g, then weight + momentum * mom - lr * g, where \
+ g = clip(rescale_grad * grad) + wd * weight (Sutskever et al., 2013).",
+MomParam, states [mom = "The momentum."],
+numbers |p| [
+    lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+],
+|weight, grad| {
+    let g = clip(rescale * grad, limit) + wd * weight;
+    let mom = momentum * mom - lr * g;
+    [weight + momentum * mom - lr * g, mom]
+});
+
+step_params! {
+    /// Parameters of `signsgd_update`.
+    SignSgdParam {}
+}
+
+step!(SIGNSGD_UPDATE: SignSgd, "signsgd_update",
+    "A step by the signs of the gradient: (1 - lr * wd) * weight - lr * sign(grad) (Bernstein et al., signSGD, 2018).",
+    SignSgdParam, states [],
+    numbers |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
+    |weight, grad| [(C::ONE - lr * wd) * weight - lr * sign(clip(rescale * grad, limit))]);
+
+step_params! {
+    /// Parameters of `signum_update`.
+    SignumParam {
+        /// The part of the old momentum that stays.
+        momentum: f32 = 0.0;
+    } {
+        /// Weight decay that is applied to the weight itself (Loshchilov and Hutter, 2017).
+        wd_lh: f32 = 0.0;
+    }
+}
+
+step!(SIGNUM_UPDATE: Signum, "signum_update",
+"A step by the signs of the momentum: mom = momentum * mom - (1 - momentum) * (g + wd * weight), then \
+ (1 - lr * wd_lh) * weight + lr * sign(mom), where g = clip(rescale_grad * grad) (Bernstein et al., signSGD, 2018).",
+SignumParam, states [mom = "The momentum."],
+numbers |p| [
+    lr = p.lr, momentum = p.momentum, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+    decay = p.wd_lh,
+],
+|weight, grad| {
+    let mom = momentum * mom - (C::ONE - momentum) * (clip(rescale * grad, limit) + wd * weight);
+    [(C::ONE - lr * decay) * weight + lr * sign(mom), mom]
+});
