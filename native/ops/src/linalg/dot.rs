@@ -1,0 +1,295 @@
+//! `dot` and `batch_dot`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, param_enum, params};
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm_batched};
+
+use super::product::MatrixElement;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
+
+param_enum! {
+    /// Storage types.
+    pub enum Storage { Csr = "csr", Default = "default", RowSparse = "row_sparse" }
+}
+
+params! {
+    /// Parameters of `dot` and `batch_dot`.
+    pub struct DotParam {
+        /// Whether the first operand is transposed.
+        transpose_a: bool = false;
+        /// Whether the second operand is transposed.
+        transpose_b: bool = false;
+        /// The wanted storage of the result; results are dense.
+        forward_stype: Option<Storage> = None;
+    }
+}
+
+const INPUTS: &[ArgDef] = &[arg("lhs", "The first operand."), arg("rhs", "The second operand.")];
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// Products of arrays.
+pub static DOT: OpDef = OpDef::new("dot")
+    .aliases(&["_sparse_dot"])
+    .doc(
+        "The inner product of vectors, the product of matrices, and for more dimensions the sum over the last axis of lhs and the \
+         first of rhs. A transposed operand has its first (lhs) or last (rhs) axis moved to the other end.\n\n\
+         dot(x, y) of x with shape (2, 3, 4) and y with shape (4, 5) has shape (2, 3, 5); the product of two vectors has shape (1,).",
+    )
+    .inputs(INPUTS)
+    .params::<DotParam>()
+    .shape(dot_shape)
+    .forward(dot)
+    .grad(Grad::Kernel(Backward::new(dot_backward).inputs(Deps::All), None));
+
+/// An operand seen as a matrix: the dimensions of its rows and of its columns.
+struct Sides<'a> {
+    outer: &'a [i64],
+    inner: &'a [i64],
+    /// Whether memory holds the inner dimensions first.
+    inner_first: bool,
+}
+
+fn left(dims: &[i64], transposed: bool) -> Sides<'_> {
+    let (first, last) = dims.split_at(if transposed { 1 } else { dims.len() - 1 });
+    if transposed {
+        Sides { outer: last, inner: first, inner_first: true }
+    } else {
+        Sides { outer: first, inner: last, inner_first: false }
+    }
+}
+
+fn right(dims: &[i64], transposed: bool) -> Sides<'_> {
+    let (first, last) = dims.split_at(if transposed { dims.len() - 1 } else { 1 });
+    if transposed {
+        Sides { outer: first, inner: last, inner_first: false }
+    } else {
+        Sides { outer: last, inner: first, inner_first: true }
+    }
+}
+
+fn size(dims: &[i64]) -> usize {
+    dims.iter().product::<i64>() as usize
+}
+
+impl Sides<'_> {
+    /// The operand as a matrix with one row for each outer index.
+    fn matrix<'m, T: Copy>(&self, data: &'m [T]) -> MatRef<'m, T> {
+        let (outer, inner) = (size(self.outer), size(self.inner));
+        if self.inner_first { MatRef::row_major(data, inner, outer).t() } else { MatRef::row_major(data, outer, inner) }
+    }
+}
+
+fn dot_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<DotParam>();
+    io.expect_inputs(&["lhs", "rhs"])?;
+    let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    ensure!(l > 0 && r > 0, "dot takes arrays of one or more dimensions, not {} and {}", io.ins[0], io.ins[1]);
+    if l == 1 && r == 1 {
+        ensure!(!p.transpose_a && !p.transpose_b, "dot cannot transpose vectors");
+        let (lhs, rhs) = (io.ins[0].clone(), io.ins[1].clone());
+        io.assign_in(0, &rhs)?;
+        io.assign_in(1, &lhs)?;
+        return io.assign_out(0, &Shape::new(&[1]));
+    }
+    let (a, b) = (left(io.ins[0].dims(), p.transpose_a), right(io.ins[1].dims(), p.transpose_b));
+    let unknown = |d: &[i64]| d.iter().any(|d| *d < 0);
+    if !unknown(a.inner) && !unknown(b.inner) {
+        ensure!(
+            size(a.inner) == size(b.inner),
+            "dot shape error: {} X {} sums over {} and {} elements{}",
+            io.ins[0],
+            io.ins[1],
+            size(a.inner),
+            size(b.inner),
+            if p.transpose_a || p.transpose_b { " (after transposing)" } else { "" }
+        );
+    }
+    let out: Dims = a.outer.iter().chain(b.outer).copied().collect();
+    io.assign_out(0, &Shape::from(out))
+}
+
+fn dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<DotParam>();
+    let (a, b) = (left(ins[0].shape().dims(), p.transpose_a), right(ins[1].shape().dims(), p.transpose_b));
+    let (m, n) = (size(a.outer), size(b.outer));
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (a, b) = (a.matrix(ins[0].slice::<T>()?), b.matrix(ins[1].slice::<T>()?));
+        T::product(a, b.t(), 0.0, None, MatMut::row_major(outs[0].slice_mut()?, m, n));
+        Ok(())
+    }, d => Err(ctx.unsupported(d, TYPES)))
+}
+
+/// With C = A B: dA = dC B^T and dB = A^T dC, each written the way its operand lies in memory.
+fn dot_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<DotParam>();
+    let (a, b) = (left(ins[1].shape().dims(), p.transpose_a), right(ins[2].shape().dims(), p.transpose_b));
+    let (m, k, n) = (size(a.outer), size(a.inner), size(b.outer));
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let grad = MatRef::row_major(ins[0].slice::<T>()?, m, n);
+        let (a_inner_first, b_inner_first) = (a.inner_first, b.inner_first);
+        let (a, b) = (a.matrix(ins[1].slice::<T>()?), b.matrix(ins[2].slice::<T>()?));
+        if outs[0].wanted() {
+            product_into::<T>(grad, b, a_inner_first, outs[0].slice_mut()?, (m, k));
+        }
+        if outs[1].wanted() {
+            product_into::<T>(grad.t(), a, b_inner_first, outs[1].slice_mut()?, (n, k));
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, TYPES)))
+}
+
+/// X Y, or its transpose, as rows in memory.
+fn product_into<T: MatrixElement>(
+    x: MatRef<'_, T>,
+    y: MatRef<'_, T>,
+    transposed: bool,
+    out: &mut [T],
+    (rows, cols): (usize, usize),
+) {
+    if transposed {
+        T::product(y.t(), x.t(), 0.0, None, MatMut::row_major(out, cols, rows));
+    } else {
+        T::product(x, y, 0.0, None, MatMut::row_major(out, rows, cols));
+    }
+}
+
+/// Products of batches of matrices.
+pub static BATCH_DOT: OpDef = OpDef::new("batch_dot")
+    .aliases(&["_npx_batch_dot"])
+    .doc(
+        "The products of the matrices in the last two axes, one for each index of the others: lhs of shape (b1, ..., m, k) and rhs \
+         of shape (b1, ..., k, n) give (b1, ..., m, n).",
+    )
+    .inputs(INPUTS)
+    .params::<DotParam>()
+    .shape(batch_dot_shape)
+    .forward(batch_dot)
+    .grad(Grad::Compose(BATCH_DOT_COMPOSE));
+
+fn batch_dot_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<DotParam>();
+    io.expect_inputs(&["lhs", "rhs"])?;
+    let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    let (lhs, rhs) = (io.ins[0].clone(), io.ins[1].clone());
+    ensure!(
+        l == r && l >= 3,
+        "batch_dot takes two arrays with the same number of dimensions, at least 3, not {lhs} and {rhs}"
+    );
+    let pair = |s: &Shape, swapped: bool| {
+        let (x, y) = (s.dim(l - 2), s.dim(l - 1));
+        if swapped { (y, x) } else { (x, y) }
+    };
+    let ((m, k), (k2, n)) = (pair(&lhs, p.transpose_a), pair(&rhs, p.transpose_b));
+    let differ = |a: i64, b: i64| a >= 0 && b >= 0 && a != b;
+    for (a, b) in lhs.dims()[..l - 2].iter().zip(rhs.dims()) {
+        ensure!(!differ(*a, *b), "batch_dot shape error (the leading batch dimensions must be equal): {lhs} and {rhs}");
+    }
+    ensure!(!differ(k, k2), "batch_dot shape error (shape mismatch): {lhs} and {rhs} sum over {k} and {k2} elements");
+    let mut out: Dims = lhs.dims()[..l - 2].iter().zip(rhs.dims()).map(|(a, b)| *a.max(b)).collect();
+    out.extend([m, n]);
+    io.assign_out(0, &Shape::from(out))
+}
+
+fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<DotParam>();
+    let out = &mut outs[0];
+    if out.is_empty() {
+        return Ok(());
+    }
+    let matrix_dims = |s: &Shape| {
+        let d = s.to_usize();
+        (d[d.len() - 2], d[d.len() - 1])
+    };
+    let (a_dims, b_dims, (m, n)) = (matrix_dims(ins[0].shape()), matrix_dims(ins[1].shape()), matrix_dims(out.shape()));
+    dispatch!(out.dtype(), T in [f32, f64] => {
+        let (a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        let (a, b) = (|i| item(a, i, a_dims, p.transpose_a), |i| item(b, i, b_dims, p.transpose_b));
+        gemm_batched(1.0, a, b, 0.0, out.slice_mut::<T>()?, (m, n));
+        Ok(())
+    }, d => dispatch!(d, T in [f16, bf16] => {
+        let (a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        for (i, c) in out.slice_mut::<T>()?.chunks_exact_mut(m * n).enumerate() {
+            let (a, b) = (item(a, i, a_dims, p.transpose_a), item(b, i, b_dims, p.transpose_b));
+            T::product(a, b, 0.0, None, MatMut::row_major(c, m, n));
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, TYPES))))
+}
+
+/// Matrix `i` of a batch.
+fn item<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize), transposed: bool) -> MatRef<'_, T> {
+    let matrix = MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols);
+    if transposed { matrix.t() } else { matrix }
+}
+
+const BATCH_DOT_COMPOSE: Compose = |g, n| {
+    let p = n.params.get::<DotParam>();
+    let (a, b, og) = (n.inputs[0], n.inputs[1], n.ograds[0]);
+    let text = |t: bool| if t { "True" } else { "False" };
+    let mut product = |x, y, transpose_x: bool, transpose_y: bool| {
+        g.apply1("batch_dot", &[x, y], &[("transpose_a", text(transpose_x)), ("transpose_b", text(transpose_y))])
+    };
+    let lhs = match p.transpose_a {
+        false => product(og, b, false, !p.transpose_b)?,
+        true => product(b, og, p.transpose_b, true)?,
+    };
+    let rhs = match p.transpose_b {
+        false => product(a, og, !p.transpose_a, false)?,
+        true => product(og, a, true, p.transpose_a)?,
+    };
+    Ok(vec![Some(lhs), Some(rhs)])
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| (i * 5 % 7) as f64 / 3.0 - 1.0).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let dot = |a: &str, b: &str, x: &[i64], y: &[i64]| {
+            Case::new(&DOT, &[("transpose_a", a), ("transpose_b", b)]).check_gradient(&[counted(x), counted(y)]);
+        };
+        dot("0", "0", &[2, 3], &[3, 4]);
+        dot("1", "0", &[3, 2], &[3, 4]);
+        dot("0", "1", &[2, 3], &[4, 3]);
+        dot("1", "1", &[3, 2], &[4, 3]);
+        dot("0", "0", &[2, 2, 3], &[3, 2, 2]);
+        dot("0", "0", &[3], &[3]);
+        dot("0", "0", &[2, 3], &[3]);
+        for (a, b, x, y) in [
+            ("0", "0", [2, 2, 3], [2, 3, 4]),
+            ("1", "0", [2, 3, 2], [2, 3, 4]),
+            ("0", "1", [2, 2, 3], [2, 4, 3]),
+            ("1", "1", [2, 3, 2], [2, 4, 3]),
+        ] {
+            Case::new(&BATCH_DOT, &[("transpose_a", a), ("transpose_b", b)]).check_gradient(&[counted(&x), counted(&y)]);
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let error = |def, x: &[i64], y: &[i64]| {
+            Case::new(def, &[]).shapes(&[Shape::new(x), Shape::new(y)]).unwrap_err().to_string()
+        };
+        assert!(error(&DOT, &[2, 3], &[2, 3]).contains("dot shape error: [2,3] X [2,3]"));
+        assert!(error(&BATCH_DOT, &[2, 2, 3], &[3, 3, 2]).contains("batch dimensions"));
+        assert!(error(&BATCH_DOT, &[2, 3], &[3, 2]).contains("at least 3"));
+    }
+}

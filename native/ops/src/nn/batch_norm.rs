@@ -1,0 +1,242 @@
+//! `BatchNorm`.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, params};
+use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::norm::{
+    BatchNormGrads, BatchNormParams, NormShape, batch_norm_backward, batch_norm_inference, batch_norm_training,
+};
+use ferromx_kernels::par::with_scratch;
+
+params! {
+    /// Parameters of `BatchNorm`.
+    pub struct BatchNormParam {
+        /// Added to the variance, so that nothing is divided by 0.
+        eps: f64 = (f64::from(1e-3f32));
+        /// The part of the moving mean and variance that a training step keeps.
+        momentum: f32 = 0.9;
+        /// Whether gamma counts as 1 and has no gradient.
+        fix_gamma: bool = true;
+        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        use_global_stats: bool = false;
+        /// Whether the mean and the reciprocal of the standard deviation are outputs too.
+        output_mean_var: bool = false;
+        /// The axis of the channels.
+        axis: i32 = 1;
+        /// Accepted for the sake of scripts; there is no cuDNN here to switch off.
+        cudnn_off: bool = false;
+        /// Accepted for the sake of saved models; quantization uses it.
+        min_calib_range: Option<f32> = None;
+        /// Accepted for the sake of saved models; quantization uses it.
+        max_calib_range: Option<f32> = None;
+    }
+}
+
+/// Batch normalisation.
+pub static BATCH_NORM: OpDef = OpDef::new("BatchNorm")
+    .aliases(&["_npx_batch_norm"])
+    .doc(
+        "Normalises each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\
+         In training, mean and (biased) variance are those of the channel in the batch, and the moving ones become \
+         moving * momentum + new * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, beta, \
+         moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
+    )
+    .inputs(&[
+        arg("data", "The input, with the channels along `axis`."),
+        arg("gamma", "The factor of each channel; taken as 1 with fix_gamma."),
+        arg("beta", "The offset of each channel."),
+        arg("moving_mean", "The moving mean of each channel, which training changes."),
+        arg("moving_var", "The moving variance of each channel, which training changes."),
+    ])
+    .params::<BatchNormParam>()
+    .mutates(&[3, 4])
+    .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
+    .outputs(|_| 3)
+    .visible(|p| if p.get::<BatchNormParam>().output_mean_var { 3 } else { 1 })
+    .output_names_by(|_| vec!["output".into(), "mean".into(), "var".into()])
+    .shape(infer_shape)
+    .dtype(infer_dtype)
+    .forward(forward)
+    .grad(Grad::Kernel(
+        Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1])).outputs(Deps::Some(&[1, 2])),
+        None,
+    ));
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    io.expect_inputs(&["data", "gamma", "beta", "moving_mean", "moving_var"])?;
+    let out = io.outs[0].clone();
+    io.assign_in(0, &out)?;
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = channel_axis(p.get(), rank)?;
+    let channels = Shape::new(&[io.ins[0].dim(axis)]);
+    (1..5).try_for_each(|i| io.assign_in(i, &channels))?;
+    (1..3).try_for_each(|i| io.assign_out(i, &channels))?;
+    let data = io.ins[0].clone();
+    io.assign_out(0, &data)
+}
+
+fn channel_axis(p: &BatchNormParam, rank: usize) -> Result<usize> {
+    let axis = if p.axis < 0 { i64::from(p.axis) + rank as i64 } else { i64::from(p.axis) };
+    ensure!(
+        (0..rank as i64).contains(&axis),
+        "Channel axis out of range: {}; data of {rank} dimensions has the axes -{rank} to {}",
+        p.axis,
+        rank as i64 - 1
+    );
+    Ok(axis as usize)
+}
+
+fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let Some(data) = io.ins[0].or(io.outs[0]) else { return Ok(()) };
+    io.assign_in(0, data)?;
+    io.assign_out(0, data)?;
+    let of_channels = if data == DType::F64 { DType::F64 } else { DType::F32 };
+    (1..io.ins.len()).try_for_each(|i| io.assign_in(i, of_channels))?;
+    (1..3).try_for_each(|i| io.assign_out(i, of_channels))
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_typed::<T>(ctx, ins, outs), d => {
+        Err(ctx.unsupported(d, TYPES))
+    })
+}
+
+fn norm_shape(p: &BatchNormParam, data: &Shape) -> Result<NormShape> {
+    let dims = data.to_usize();
+    let axis = channel_axis(p, dims.len())?;
+    Ok(NormShape {
+        outer: dims[..axis].iter().product(),
+        axis: dims[axis],
+        inner: dims[axis + 1..].iter().product(),
+    })
+}
+
+fn forward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<BatchNormParam>();
+    let [out, out_mean, out_var, moving_mean, moving_var] = outs else {
+        return Err(Error::Internal("BatchNorm has three outputs and two states".into()));
+    };
+    let shape = norm_shape(p, ins[0].shape())?;
+    let x = ins[0].slice::<T>()?;
+    let (gamma, beta) = (ins[1].slice::<T::Acc>()?, ins[2].slice::<T::Acc>()?);
+    let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta, eps: p.eps };
+    let (moving_mean, moving_var) = (moving_mean.slice_mut::<T::Acc>()?, moving_var.slice_mut::<T::Acc>()?);
+    with_scratch(2 * shape.axis, |stats: &mut [T::Acc]| {
+        let (mean, var) = stats.split_at_mut(shape.axis);
+        let y = out.slice_mut::<T>()?;
+        if ctx.is_train && !p.use_global_stats {
+            batch_norm_training(shape, &norm, x, y, mean, var);
+            blend(moving_mean, mean, p.momentum);
+            blend(moving_var, var, p.momentum);
+        } else {
+            mean.copy_from_slice(moving_mean);
+            var.copy_from_slice(moving_var);
+            batch_norm_inference(shape, &norm, mean, var, x, y);
+        }
+        if out_mean.wanted() {
+            out_mean.slice_mut()?.copy_from_slice(mean);
+        }
+        if out_var.wanted() {
+            for (out, var) in out_var.slice_mut::<T::Acc>()?.iter_mut().zip(&*var) {
+                *out = T::Acc::from_f64((var.wide() + p.eps).sqrt().recip());
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Moves a moving statistic towards that of the batch.
+fn blend<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
+    let (keep, take) = (A::of(momentum), A::of(1.0 - momentum));
+    for (moving, new) in moving.iter_mut().zip(new) {
+        *moving = *moving * keep + *new * take;
+    }
+}
+
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_typed::<T>(ctx, ins, outs), d => {
+        Err(ctx.unsupported(d, TYPES))
+    })
+}
+
+fn backward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<BatchNormParam>();
+    let (y_grad, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+    let (gamma, mean, inverse) = (ins[2].slice::<T::Acc>()?, ins[3].slice::<T::Acc>()?, ins[4].slice::<T::Acc>()?);
+    let shape = norm_shape(p, ins[1].shape())?;
+    let channels = shape.axis;
+    let unwanted = if outs[0].wanted() { 0 } else { x.len() };
+    with_scratch(unwanted, |dropped: &mut [T]| {
+        with_scratch(4 * channels, |scratch: &mut [T::Acc]| {
+            let (var, rest) = scratch.split_at_mut(channels);
+            let (beta, rest) = rest.split_at_mut(channels);
+            let (gamma_grad, beta_grad) = rest.split_at_mut(channels);
+            for (var, inverse) in var.iter_mut().zip(inverse) {
+                *var = T::Acc::from_f64(inverse.wide().powi(-2) - p.eps);
+            }
+            let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta: &*beta, eps: p.eps };
+            let grads = BatchNormGrads {
+                x: if unwanted == 0 { outs[0].slice_mut::<T>()? } else { dropped },
+                gamma: &mut *gamma_grad,
+                beta: &mut *beta_grad,
+            };
+            let own_statistics = ctx.is_train && !p.use_global_stats;
+            batch_norm_backward(shape, &norm, (mean, &*var, own_statistics), x, y_grad, grads);
+            if p.fix_gamma {
+                gamma_grad.fill(T::Acc::from_f64(0.0));
+            }
+            for (out, grad) in outs[1..].iter_mut().zip([gamma_grad, beta_grad]) {
+                if out.wanted() {
+                    out.slice_mut()?.copy_from_slice(grad);
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    fn operands() -> Vec<ferromx_core::ndarray::NDArray> {
+        let x: Vec<f64> = (0..12).map(|i| f64::from(i * 7 % 11) / 4.0 - 1.0).collect();
+        let channels = |a: f64, b: f64| array(&[a, b], &[2]);
+        vec![array(&x, &[3, 2, 2]), channels(1.5, 0.5), channels(0.1, -0.2), channels(0.3, 0.6), channels(1.2, 0.8)]
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        Case::new(&BATCH_NORM, &[("fix_gamma", "False")]).train().check_gradient(&operands()[..5]);
+        Case::new(&BATCH_NORM, &[("fix_gamma", "False"), ("axis", "-1")]).check_gradient(&operands()[..5]);
+    }
+
+    #[test]
+    fn training_moves_the_statistics_and_inference_does_not() {
+        let (case, ins) = (|| Case::new(&BATCH_NORM, &[("momentum", "0.75")]), operands());
+        case().run(&ins).unwrap();
+        assert_eq!(ins[3].to_vec::<f64>().unwrap(), [0.3, 0.6]);
+        case().train().run(&ins).unwrap();
+        let x = ins[0].to_vec::<f64>().unwrap();
+        let mean = [0, 1, 4, 5, 8, 9].iter().map(|i| x[*i]).sum::<f64>() / 6.0;
+        close(&ins[3].to_vec::<f64>().unwrap()[..1], &[0.3 * 0.75 + mean * 0.25], 1e-7);
+    }
+
+    #[test]
+    fn wrong_axes_are_refused() {
+        let shapes = [&[2i64, 3][..], &[3], &[3], &[3], &[3]].map(Shape::new);
+        let e = Case::new(&BATCH_NORM, &[("axis", "2")]).shapes(&shapes).unwrap_err().to_string();
+        assert!(e.contains("Channel axis out of range: 2"), "{e}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Losses for regression: the output is the prediction, the gradient that of the loss.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::math;
+
+use crate::elemwise::family::{Ternary, Unary, formula, unary_kernel, with_scalar2};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&LINEAR, &LOGISTIC, &MAE];
+
+params! {
+    /// Parameters of the regression losses.
+    pub struct RegressionParam {
+        /// The gradient is multiplied by this.
+        grad_scale: f32 = 1.0;
+    }
+}
+
+const INPUTS: &[ArgDef] =
+    &[arg("data", "The predictions, with one example per index of the first axis."), arg("label", "The values to predict.")];
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// Squares.
+pub static LINEAR: OpDef = OpDef::new("LinearRegressionOutput")
+    .aliases(&["_sparse_LinearRegressionOutput"])
+    .doc(
+        "Squared loss: returns the data; the gradient is (data - label) * grad_scale / m, where m is the number of outputs of an \
+         example. Gradients of the output are not used.",
+    )
+    .inputs(INPUTS)
+    .params::<RegressionParam>()
+    .shape(infer_shape)
+    .forward(forward::<Identity>)
+    .grad(loss::<Difference>())
+    .inplace(&[(0, 0)]);
+
+/// Cross entropy of probabilities.
+pub static LOGISTIC: OpDef = OpDef::new("LogisticRegressionOutput")
+    .aliases(&["_sparse_LogisticRegressionOutput"])
+    .doc(
+        "Logistic loss: returns y = 1 / (1 + exp(-data)); the gradient is (y - label) * grad_scale / m, where m is the number of \
+         outputs of an example. Gradients of the output are not used.",
+    )
+    .inputs(INPUTS)
+    .params::<RegressionParam>()
+    .shape(infer_shape)
+    .forward(forward::<Sigmoid>)
+    .grad(loss::<Difference>())
+    .inplace(&[(0, 0)]);
+
+/// Absolute values.
+pub static MAE: OpDef = OpDef::new("MAERegressionOutput")
+    .aliases(&["_sparse_MAERegressionOutput"])
+    .doc(
+        "Absolute loss: returns the data; the gradient is sign(data - label) * grad_scale / m, where m is the number of outputs \
+         of an example. Gradients of the output are not used.",
+    )
+    .inputs(INPUTS)
+    .params::<RegressionParam>()
+    .shape(infer_shape)
+    .forward(forward::<Identity>)
+    .grad(loss::<Direction>())
+    .inplace(&[(0, 0)]);
+
+formula!(Unary Identity = |x| x);
+formula!(Unary Sigmoid = |x| math::sigmoid(x));
+formula!(Ternary Difference = |y, label, scale| (y - label) * scale);
+formula!(Ternary Direction = |y, label, scale| {
+    let d = y - label;
+    if d > 0.0 {
+        scale
+    } else if d < 0.0 {
+        -scale
+    } else {
+        d * scale
+    }
+});
+
+fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    io.expect_inputs(&["data", "label"])?;
+    let known = io.outs[0].clone();
+    io.assign_in(0, &known)?;
+    let data = io.ins[0].clone();
+    let Some(rank) = data.ndim() else { return Ok(()) };
+    io.assign_out(0, &data)?;
+    let flat = rank >= 1 && data.is_known() && data.product(1..) == 1;
+    // With one output for each example, labels may be a vector.
+    match io.ins[1].ndim() {
+        None if rank == 2 && flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
+        Some(1) if flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
+        _ => io.assign_in(1, &data),
+    }
+}
+
+fn forward<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if !TYPES.contains(&outs[0].dtype()) {
+        return Err(ctx.unsupported(outs[0].dtype(), TYPES));
+    }
+    unary_kernel::<F>(ctx, ins, outs)
+}
+
+/// The gradient of a loss, from label and output.
+const fn loss<F: Ternary>() -> Grad {
+    Grad::Kernel(Backward::new(backward::<F>).ograds(Deps::None).inputs(Deps::Some(&[1])).outputs(Deps::All), None)
+}
+
+fn backward<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (label, y) = (&ins[0], &ins[1]);
+    let examples = label.shape().dims().first().copied().unwrap_or(1).max(1) as usize;
+    let per_example = (label.len() / examples).max(1);
+    let scale = f64::from(ctx.params::<RegressionParam>().grad_scale) / per_example as f64;
+    if outs[0].wanted() {
+        with_scalar2::<F>(ctx, y, label, scale, &mut outs[0])?;
+    }
+    if outs[1].wanted() {
+        outs[1].bytes_mut()?.fill(0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn gradients_are_those_of_the_losses() {
+        let (x, label) = (array(&[1f64, -2.0, 0.5, 3.0], &[2, 2]), array(&[0f64, 1.0, 0.5, 1.0], &[2, 2]));
+        let grad = |def| {
+            let case = Case::new(def, &[("grad_scale", "3")]);
+            case.backward(&[x.clone(), label.clone()], &[x.clone()]).unwrap()[0].to_vec::<f64>().unwrap()
+        };
+        close(&grad(&LINEAR), &[1.5, -4.5, 0.0, 3.0], 1e-12);
+        close(&grad(&MAE), &[1.5, -1.5, 0.0, 1.5], 1e-12);
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        close(&grad(&LOGISTIC)[..1], &[1.5 * sigmoid(1.0)], 1e-12);
+    }
+
+    #[test]
+    fn labels_of_single_outputs_may_be_a_vector() {
+        let shapes = |d: &[i64], l: Shape| Case::new(&LINEAR, &[]).shapes_both(&[Shape::new(d), l], &[]).map(|s| s.0);
+        assert_eq!(shapes(&[4, 1], Shape::unknown()).unwrap()[1], Shape::new(&[4]));
+        assert_eq!(shapes(&[4, 2], Shape::unknown()).unwrap()[1], Shape::new(&[4, 2]));
+        assert!(shapes(&[2, 3], Shape::new(&[6])).is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! `softmax` and its relatives.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{FloatDType, Params};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, param_enum, params};
+use ferromx_kernels::float::Real;
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::softmax::{
+    Lengths, SoftmaxKind, SoftmaxShape, cross_entropy_backward, cross_entropy_forward, softmax_backward, softmax_forward,
+};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
+
+params! {
+    /// Parameters of `softmax`, `log_softmax` and `softmin`.
+    pub struct SoftmaxParam {
+        /// The axis along which the result sums to one; negative axes count from the last.
+        axis: i32 = (-1);
+        /// The input is divided by this first; `None` stands for 1.
+        temperature: Option<f64> = None;
+        /// The element type of the result; `None` for that of the input.
+        dtype: Option<FloatDType> = None;
+        /// Whether `length` says how many leading elements of each row count; the others yield 0. Only `softmax` takes it.
+        use_length: Option<bool> = (Some(false));
+    }
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// Softmax.
+pub static SOFTMAX: OpDef = OpDef::new("softmax")
+    .aliases(&["_npx_softmax"])
+    .doc("exp(x / t) / sum(exp(x / t)) along an axis, where t is the temperature.")
+    .inputs(&[
+        arg("data", "The input, of a floating-point type."),
+        arg("length", "With use_length, the lengths of the rows, of type int32 or int64: the shape of data without the axis."),
+    ])
+    .params::<SoftmaxParam>()
+    .num_inputs_by(|p| if uses_length(p) { 2 } else { 1 })
+    .shape(infer_shape)
+    .dtype(infer_dtype)
+    .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::Softmax, ins, outs))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::Softmax, ins, outs))
+            .inputs(Deps::Some(&[1]))
+            .outputs(Deps::All),
+        None,
+    ));
+
+/// Logarithm of softmax.
+pub static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
+    .aliases(&["_npx_log_softmax"])
+    .doc("The logarithm of softmax along an axis, x / t - log(sum(exp(x / t))), where t is the temperature.")
+    .inputs(&[arg("data", "The input, of a floating-point type.")])
+    .params::<SoftmaxParam>()
+    .shape(infer_shape)
+    .dtype(infer_dtype)
+    .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::LogSoftmax, ins, outs))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::LogSoftmax, ins, outs)).outputs(Deps::All),
+        None,
+    ));
+
+/// Softmax of the negative.
+pub static SOFTMIN: OpDef = OpDef::new("softmin")
+    .doc("The softmax of -x along an axis: exp(-x / t) / sum(exp(-x / t)), where t is the temperature.")
+    .inputs(&[arg("data", "The input, of a floating-point type.")])
+    .params::<SoftmaxParam>()
+    .shape(infer_shape)
+    .dtype(infer_dtype)
+    .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::Softmin, ins, outs))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::Softmin, ins, outs)).outputs(Deps::All),
+        None,
+    ));
+
+fn uses_length(p: &Params) -> bool {
+    p.get::<SoftmaxParam>().use_length == Some(true)
+}
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let known = io.outs[0].clone();
+    io.assign_in(0, &known)?;
+    let data = io.ins[0].clone();
+    io.assign_out(0, &data)?;
+    let Some(rank) = data.ndim() else { return Ok(()) };
+    let axis = if rank == 0 { 0 } else { Shape::axis(i64::from(p.get::<SoftmaxParam>().axis), rank)? };
+    if io.ins.len() > 1 {
+        let rows: Dims = data.dims().iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, d)| *d).collect();
+        io.assign_in(1, &Shape::from(rows))?;
+    }
+    Ok(())
+}
+
+fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    if let Some(FloatDType(d)) = p.get::<SoftmaxParam>().dtype {
+        return io.assign_out(0, d);
+    }
+    match io.ins[0].or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    }
+}
+
+/// The data as rows along the axis; a scalar is one row of one element.
+fn rows(data: &Shape, axis: i32) -> Result<SoftmaxShape> {
+    let dims = data.to_usize();
+    if dims.is_empty() {
+        return Ok(SoftmaxShape { outer: 1, axis: 1, inner: 1 });
+    }
+    let axis = Shape::axis(i64::from(axis), dims.len())?;
+    Ok(SoftmaxShape {
+        outer: dims[..axis].iter().product(),
+        axis: dims[axis],
+        inner: dims[axis + 1..].iter().product(),
+    })
+}
+
+fn lengths<'a>(ctx: &OpCtx<'_>, length: Option<&In<'a>>) -> Result<Option<Lengths<'a>>> {
+    let Some(length) = length else { return Ok(None) };
+    match length.dtype() {
+        DType::I32 => Ok(Some(Lengths::I32(length.slice()?))),
+        DType::I64 => Ok(Some(Lengths::I64(length.slice()?))),
+        d => Err(ctx.unsupported(d, &[DType::I32, DType::I64])),
+    }
+}
+
+fn along_axis(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<SoftmaxParam>();
+    let shape = rows(ins[0].shape(), p.axis)?;
+    let (lengths, temperature) = (lengths(ctx, ins.get(1))?, p.temperature.unwrap_or(1.0));
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        dispatch!(outs[0].dtype(), U in [f32, f64, f16, bf16] => {
+            softmax_forward(shape, kind, temperature, lengths, ins[0].slice::<T>()?, outs[0].slice_mut::<U>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, TYPES)))
+    }, d => Err(ctx.unsupported(d, TYPES)))
+}
+
+fn along_axis_backward(ctx: &OpCtx<'_>, kind: SoftmaxKind, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<SoftmaxParam>();
+    let (y_grad, y) = (&ins[0], &ins[ins.len() - 1]);
+    let lengths = lengths(ctx, if ins.len() > 2 { ins.get(1) } else { None })?;
+    let shape = rows(y.shape(), p.axis)?;
+    let temperature = p.temperature.unwrap_or(1.0);
+    if outs.len() > 1 && outs[1].wanted() {
+        outs[1].bytes_mut()?.fill(0);
+    }
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
+        dispatch!(y.dtype(), U in [f32, f64, f16, bf16] => {
+            let (y, y_grad) = (y.slice::<U>()?, y_grad.slice::<U>()?);
+            softmax_backward(shape, kind, temperature, lengths, y, y_grad, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, TYPES)))
+    }, d => Err(ctx.unsupported(d, TYPES)))
+}
+
+param_enum! {
+    /// What `SoftmaxActivation` takes as a row.
+    pub enum ActivationMode { Channel = "channel", Instance = "instance" }
+}
+
+params! {
+    /// Parameters of `SoftmaxActivation`.
+    pub struct SoftmaxActivationParam {
+        /// `instance`: all elements of an example are one row. `channel`: rows run along the second axis.
+        mode: ActivationMode = (ActivationMode::Instance);
+    }
+}
+
+/// Softmax per example or per position.
+pub static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
+    .doc("Softmax over all elements of each example, or over the channels at each position. `softmax` is more general.")
+    .inputs(&[arg("data", "The input, of a floating-point type.")])
+    .params::<SoftmaxActivationParam>()
+    .forward(|ctx, ins, outs| {
+        let shape = instances(ctx, ins[0].shape())?;
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, TYPES)))
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = instances(ctx, ins[1].shape())?;
+            dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => {
+                let (y, y_grad) = (ins[1].slice::<T>()?, ins[0].slice::<T>()?);
+                softmax_backward(shape, SoftmaxKind::Softmax, 1.0, None, y, y_grad, outs[0].slice_mut::<T>()?);
+                Ok(())
+            }, d => Err(ctx.unsupported(d, TYPES)))
+        })
+        .outputs(Deps::All),
+        None,
+    ));
+
+fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
+    let dims = data.to_usize();
+    let mode = ctx.params::<SoftmaxActivationParam>().mode;
+    let least = if mode == ActivationMode::Channel { 2 } else { 1 };
+    ensure!(dims.len() >= least, "SoftmaxActivation in this mode needs data of {least} or more dimensions, not {data}");
+    Ok(match mode {
+        ActivationMode::Instance => SoftmaxShape { outer: dims[0], axis: dims[1..].iter().product(), inner: 1 },
+        ActivationMode::Channel => SoftmaxShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() },
+    })
+}
+
+/// The cross entropy of softmax.
+pub static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entropy")
+    .doc("The sum over the rows of -log(softmax(data)[label]): a loss, of shape (1,).")
+    .inputs(&[arg("data", "The input, of shape (rows, classes)."), arg("label", "The class of each row, of the data's type.")])
+    .shape(|_, io| {
+        io.assign_in(0, &Shape::of_rank(2))?;
+        let rows = Shape::new(&[io.ins[0].dim(0)]);
+        io.assign_in(1, &rows)?;
+        let data = Shape::new(&[io.ins[1].dim(0), -1]);
+        io.assign_in(0, &data)?;
+        io.assign_out(0, &Shape::new(&[1]))
+    })
+    .forward(|ctx, ins, outs| {
+        let classes = ins[0].shape().dim(1) as usize;
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+            outs[0].slice_mut::<T>()?[0] = cross_entropy_forward(classes, ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    })
+    .grad(Grad::Kernel(Backward::new(cross_entropy_gradient).inputs(Deps::All), None));
+
+fn cross_entropy_gradient(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if outs[1].wanted() {
+        outs[1].bytes_mut()?.fill(0);
+    }
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    dispatch!(ins[1].dtype(), T in [f32, f64, f16] => {
+        let (head, x, labels) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        softmax_then_gradient(ins[1].shape(), head[0], x, labels, outs[0].slice_mut::<T>()?);
+        Ok(())
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+fn softmax_then_gradient<T: Real>(data: &Shape, head: T, x: &[T], labels: &[T], grad: &mut [T]) {
+    let classes = data.dim(1) as usize;
+    let shape = SoftmaxShape { outer: labels.len(), axis: classes, inner: 1 };
+    with_scratch(x.len(), |probabilities: &mut [T]| {
+        softmax_forward(shape, SoftmaxKind::Softmax, 1.0, None, x, probabilities);
+        cross_entropy_backward(classes, probabilities, labels, head, grad);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&[0.3f64, -1.0, 2.0, 0.1, 0.7, -0.4, 1.1, 0.0], &[2, 2, 2]);
+        for def in [&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN] {
+            Case::new(def, &[("axis", "1"), ("temperature", "1.5")]).check_gradient(&[x()]);
+        }
+        Case::new(&SOFTMAX_ACTIVATION, &[]).check_gradient(&[x()]);
+        let lengths = array(&[1i32, 2, 2, 0], &[2, 2]);
+        Case::new(&SOFTMAX, &[("use_length", "True")]).check_gradient(&[x(), lengths]);
+        let case = Case::new(&SOFTMAX_CROSS_ENTROPY, &[]);
+        let data = array(&[0.3f64, -1.0, 2.0, 0.1, 0.7, -0.4], &[2, 3]);
+        let (g, h) = (array(&[2f64], &[1]), 1e-6);
+        let label = array(&[2f64, 0.0], &[2]);
+        let grad = case.backward(&[data.clone(), label.clone()], &[g]).unwrap()[0].to_vec::<f64>().unwrap();
+        let at = |d: f64| {
+            let mut moved = data.to_vec::<f64>().unwrap();
+            moved[1] += d;
+            case.run1(&[array(&moved, &[2, 3]), label.clone()]).unwrap().to_vec::<f64>().unwrap()[0]
+        };
+        assert!((grad[1] - 2.0 * (at(h) - at(-h)) / (2.0 * h)).abs() < 1e-5);
+    }
+
+    #[test]
+    fn wrong_axes_are_refused() {
+        assert!(Case::new(&SOFTMAX, &[("axis", "2")]).shapes(&[Shape::new(&[2, 3])]).is_err());
+    }
+}
