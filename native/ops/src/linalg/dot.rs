@@ -279,7 +279,8 @@ mod tests {
             ("0", "1", [2, 2, 3], [2, 4, 3]),
             ("1", "1", [2, 3, 2], [2, 4, 3]),
         ] {
-            Case::new(&BATCH_DOT, &[("transpose_a", a), ("transpose_b", b)]).check_gradient(&[counted(&x), counted(&y)]);
+            Case::new(&BATCH_DOT, &[("transpose_a", a), ("transpose_b", b)])
+                .check_gradient(&[counted(&x), counted(&y)]);
         }
     }
 

@@ -114,11 +114,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 fn norm_shape(p: &BatchNormParam, data: &Shape) -> Result<NormShape> {
     let dims = data.to_usize();
     let axis = channel_axis(p, dims.len())?;
-    Ok(NormShape {
-        outer: dims[..axis].iter().product(),
-        axis: dims[axis],
-        inner: dims[axis + 1..].iter().product(),
-    })
+    Ok(NormShape { outer: dims[..axis].iter().product(), axis: dims[axis], inner: dims[axis + 1..].iter().product() })
 }
 
 fn forward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {

@@ -24,8 +24,10 @@ params! {
     }
 }
 
-const INPUTS: &[ArgDef] =
-    &[arg("data", "The predictions, with one example per index of the first axis."), arg("label", "The values to predict.")];
+const INPUTS: &[ArgDef] = &[
+    arg("data", "The predictions, with one example per index of the first axis."),
+    arg("label", "The values to predict."),
+];
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 

@@ -13,7 +13,8 @@ use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::float::Real;
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::softmax::{
-    Lengths, SoftmaxKind, SoftmaxShape, cross_entropy_backward, cross_entropy_forward, softmax_backward, softmax_forward,
+    Lengths, SoftmaxKind, SoftmaxShape, cross_entropy_backward, cross_entropy_forward, softmax_backward,
+    softmax_forward,
 };
 
 /// The operators of this file.
@@ -41,7 +42,10 @@ pub static SOFTMAX: OpDef = OpDef::new("softmax")
     .doc("exp(x / t) / sum(exp(x / t)) along an axis, where t is the temperature.")
     .inputs(&[
         arg("data", "The input, of a floating-point type."),
-        arg("length", "With use_length, the lengths of the rows, of type int32 or int64: the shape of data without the axis."),
+        arg(
+            "length",
+            "With use_length, the lengths of the rows, of type int32 or int64: the shape of data without the axis.",
+        ),
     ])
     .params::<SoftmaxParam>()
     .num_inputs_by(|p| if uses_length(p) { 2 } else { 1 })
@@ -221,7 +225,10 @@ fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
 /// The cross entropy of softmax.
 pub static SOFTMAX_CROSS_ENTROPY: OpDef = OpDef::new("softmax_cross_entropy")
     .doc("The sum over the rows of -log(softmax(data)[label]): a loss, of shape (1,).")
-    .inputs(&[arg("data", "The input, of shape (rows, classes)."), arg("label", "The class of each row, of the data's type.")])
+    .inputs(&[
+        arg("data", "The input, of shape (rows, classes)."),
+        arg("label", "The class of each row, of the data's type."),
+    ])
     .shape(|_, io| {
         io.assign_in(0, &Shape::of_rank(2))?;
         let rows = Shape::new(&[io.ins[0].dim(0)]);

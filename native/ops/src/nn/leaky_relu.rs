@@ -1,0 +1,260 @@
+//! `LeakyReLU`: rectifiers with a slope below zero.
+#![allow(clippy::excessive_precision)] // The constants serve single and double precision alike.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out, in_out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::math;
+use ferromx_kernels::par::parallel_rows;
+use ferromx_kernels::rng::Philox;
+
+use crate::elemwise::family::{formula, unary_backward, unary_kernel, with_scalar, with_scalar2};
+
+param_enum! {
+    /// The functions of `LeakyReLU`.
+    pub enum ActType {
+        Elu = "elu", Gelu = "gelu", Leaky = "leaky", PRelu = "prelu", RRelu = "rrelu", Selu = "selu"
+    }
+}
+
+params! {
+    /// Parameters of `LeakyReLU`.
+    pub struct LeakyReluParam {
+        /// The function; see the operator's description.
+        act_type: ActType = (ActType::Leaky);
+        /// The slope below zero of `leaky`, and the factor below zero of `elu`.
+        slope: f32 = 0.25;
+        /// The smallest slope of `rrelu`.
+        lower_bound: f32 = 0.125;
+        /// The largest slope of `rrelu`.
+        upper_bound: f32 = 0.334;
+    }
+}
+
+fn act(p: &Params) -> ActType {
+    p.get::<LeakyReluParam>().act_type
+}
+
+/// Rectifiers that are not 0 below zero.
+pub static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
+    .aliases(&["_npx_leaky_relu"])
+    .doc(
+        "Applies one of these functions to each element. All but gelu are x, and selu a multiple of it, above 0; below:\n\n\
+         leaky: slope * x. prelu: gamma * x, gamma being learnt (He et al., 2015). rrelu: x times a random number between \
+         lower_bound and upper_bound in training, times their mean otherwise. elu: slope * (exp(x) - 1) (Clevert et al., 2015). \
+         selu: 1.0507 * 1.6733 * (exp(x) - 1), and 1.0507 * x above 0 (Klambauer et al., 2017). gelu: x / 2 * (1 + erf(x / sqrt(2))) \
+         everywhere (Hendrycks and Gimpel, 2016).",
+    )
+    .inputs(&[
+        arg("data", "The input, of a floating-point type."),
+        arg("gamma", "The slopes of prelu: one for each index of the second axis, or a single one."),
+    ])
+    .params::<LeakyReluParam>()
+    .num_inputs_by(|p| if act(p) == ActType::PRelu { 2 } else { 1 })
+    .outputs(|p| if act(p) == ActType::RRelu { 2 } else { 1 })
+    .visible(|_| 1)
+    .output_names_by(|p| {
+        let mask = (act(p) == ActType::RRelu).then(|| "mask".to_string());
+        std::iter::once("output".to_string()).chain(mask).collect()
+    })
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::Some(&[1])), None))
+    .inplace(&[(0, 0)])
+    .random();
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let known = io.outs[0].clone();
+    io.assign_in(0, &known)?;
+    let data = io.ins[0].clone();
+    for k in 0..io.outs.len() {
+        io.assign_out(k, &data)?;
+    }
+    let Some(rank) = data.ndim() else { return Ok(()) };
+    if act(p) != ActType::PRelu {
+        return Ok(());
+    }
+    io.expect_inputs(&["data", "gamma"])?;
+    let slopes = if rank > 1 { data.dim(1) } else { 1 };
+    match io.ins[1].dims() {
+        [1] => Ok(()),
+        _ => io.assign_in(1, &Shape::new(&[slopes])),
+    }
+}
+
+formula!(Binary Leaky = |x, slope| if x > 0.0 { x } else { slope * x });
+formula!(Ternary LeakyBack = |g, x, slope| if x > 0.0 { g } else { g * slope });
+formula!(Binary Elu = |x, slope| if x > 0.0 { x } else { slope * math::expm1(x) });
+formula!(Ternary EluBack = |g, x, slope| if x > 0.0 { g } else { g * slope * math::exp(x) });
+formula!(Unary Selu = |x| {
+    if x > 0.0 { 1.0507009873554805 * x } else { 1.0507009873554805 * 1.6732632423543772 * math::expm1(x) }
+});
+formula!(Unary SeluBack = |x| {
+    if x > 0.0 { 1.0507009873554805 } else { 1.0507009873554805 * 1.6732632423543772 * math::exp(x) }
+});
+formula!(Unary Gelu = |x| math::gelu(x));
+formula!(Unary GeluBack = |x| {
+    0.5 * (1.0 + math::erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * math::exp(-0.5 * x * x)
+});
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<LeakyReluParam>();
+    let d = outs[0].dtype();
+    if !TYPES.contains(&d) {
+        return Err(ctx.unsupported(d, TYPES));
+    }
+    let slope = f64::from(p.slope);
+    match p.act_type {
+        ActType::Leaky => with_scalar::<Leaky>(ctx, &ins[0], slope, &mut outs[0]),
+        ActType::Elu => with_scalar::<Elu>(ctx, &ins[0], slope, &mut outs[0]),
+        ActType::Selu => unary_kernel::<Selu>(ctx, ins, outs),
+        ActType::Gelu => unary_kernel::<Gelu>(ctx, ins, outs),
+        ActType::PRelu => dispatch!(d, T in [f32, f64, f16, bf16] => prelu::<T>(&ins[0], &ins[1], &mut outs[0]), d => {
+            Err(ctx.unsupported(d, TYPES))
+        }),
+        ActType::RRelu => rrelu(ctx, p, &ins[0], outs),
+    }
+}
+
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<LeakyReluParam>();
+    let slope = f64::from(p.slope);
+    let (g, x) = (&ins[0], &ins[1]);
+    match p.act_type {
+        ActType::Leaky => with_scalar2::<LeakyBack>(ctx, g, x, slope, &mut outs[0]),
+        ActType::Elu => with_scalar2::<EluBack>(ctx, g, x, slope, &mut outs[0]),
+        ActType::Selu => unary_backward::<SeluBack>(ctx, ins, outs),
+        ActType::Gelu => unary_backward::<GeluBack>(ctx, ins, outs),
+        ActType::PRelu => dispatch!(x.dtype(), T in [f32, f64, f16, bf16] => prelu_backward::<T>(ins, outs), d => {
+            Err(ctx.unsupported(d, TYPES))
+        }),
+        ActType::RRelu => dispatch!(x.dtype(), T in [f32, f64, f16, bf16] => {
+            let (g, x, mask) = (g.slice::<T>()?, x.slice::<T>()?, ins[2].slice::<T>()?);
+            let out = outs[0].slice_mut::<T>()?;
+            for (out, (g, (x, mask))) in out.iter_mut().zip(g.iter().zip(x.iter().zip(mask))) {
+                *out = if x.to_f32() > 0.0 { *g } else { T::from_f64(g.to_f64() * mask.to_f64()) };
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, TYPES))),
+    }
+}
+
+/// The data as examples of channels of equally treated elements: (channels, elements of a channel).
+fn channels(data: &Shape, slopes: usize) -> (usize, usize) {
+    let dims = data.to_usize();
+    match slopes {
+        1 => (1, dims.iter().skip(1).product::<usize>().max(1)),
+        n => (n, dims[2..].iter().product()),
+    }
+}
+
+fn prelu<T: Real>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    let slopes = gamma.slice::<T>()?;
+    let (count, inner) = channels(x.shape(), slopes.len());
+    let (x, out) = in_out::<T, T>(x, out)?;
+    let example = count * inner;
+    parallel_rows(out, example, (1 << 14) / example.max(1), |i, out| {
+        if let Some(x) = x {
+            out.copy_from_slice(&x[i * example..][..out.len()]);
+        }
+        for (out, slope) in out.chunks_mut(inner.max(1)).zip(slopes) {
+            let slope = T::Acc::of(*slope);
+            for out in out {
+                let x = T::Acc::of(*out);
+                *out = if x > T::Acc::of(0.0f32) { *out } else { (x * slope).store() };
+            }
+        }
+    });
+    Ok(())
+}
+
+fn prelu_backward<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (g, x, slopes) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+    let (count, inner) = channels(ins[1].shape(), slopes.len());
+    let example = count * inner;
+    if outs[0].wanted() {
+        parallel_rows(outs[0].slice_mut::<T>()?, example, (1 << 14) / example.max(1), |i, out| {
+            let at = i * example;
+            for (k, out) in out.iter_mut().enumerate() {
+                let slope = T::Acc::of(slopes[k / inner]);
+                *out = if x[at + k].to_f32() > 0.0 { g[at + k] } else { (T::Acc::of(g[at + k]) * slope).store() };
+            }
+        });
+    }
+    if outs[1].wanted() {
+        for (channel, out) in outs[1].slice_mut::<T>()?.iter_mut().enumerate() {
+            let starts = (0..x.len() / example.max(1)).map(|i| i * example + channel * inner);
+            let sum: f64 = starts
+                .flat_map(|at| x[at..at + inner].iter().zip(&g[at..at + inner]))
+                .filter(|(x, _)| x.to_f32() <= 0.0)
+                .map(|(x, g)| x.to_f64() * g.to_f64())
+                .sum();
+            *out = T::from_f64(sum);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the slopes in the second output for the gradient.
+fn rrelu(ctx: &OpCtx<'_>, p: &LeakyReluParam, x: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
+    let (low, high) = (f64::from(p.lower_bound), f64::from(p.upper_bound));
+    ensure!(low <= high, "lower_bound {low} of rrelu is above upper_bound {high}");
+    let key = ctx.random.next_key();
+    let [out, mask] = outs else {
+        return Err(ferromx_core::error::Error::Internal("rrelu has two outputs".into()));
+    };
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16] => {
+        let (x, out) = in_out::<T, T>(x, out)?;
+        if let Some(x) = x {
+            out.copy_from_slice(x);
+        }
+        let mut kept = if mask.wanted() { Some(mask.slice_mut::<T>()?) } else { None };
+        let random = Philox::new(key.seed, key.stream);
+        let mut slopes = vec![T::from_f64((low + high) / 2.0); out.len()];
+        if ctx.is_train {
+            random.fill_uniform(low, high, &mut slopes);
+        }
+        for (out, slope) in out.iter_mut().zip(&slopes) {
+            if out.to_f32() <= 0.0 {
+                *out = T::from_f64(out.to_f64() * slope.to_f64());
+            }
+        }
+        if let Some(kept) = &mut kept {
+            kept.copy_from_slice(&slopes);
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&[-2.0f64, 0.7, -0.3, 1.9, 0.2, -1.1, 0.4, -0.8], &[2, 2, 2]);
+        for act_type in ["elu", "gelu", "leaky", "rrelu", "selu"] {
+            Case::new(&LEAKY_RELU, &[("act_type", act_type)]).check_gradient(&[x()]);
+        }
+        let prelu = Case::new(&LEAKY_RELU, &[("act_type", "prelu")]);
+        prelu.check_gradient(&[x(), array(&[0.1f64, 0.3], &[2])]);
+        prelu.check_gradient(&[x(), array(&[0.2f64], &[1])]);
+    }
+
+    #[test]
+    fn random_slopes_lie_between_the_bounds() {
+        let y = Case::new(&LEAKY_RELU, &[("act_type", "rrelu")]).train().run(&[array(&[-1f32; 100], &[100])]).unwrap();
+        let y = y[0].to_vec::<f32>().unwrap();
+        assert!(y.iter().all(|y| (0.125..=0.334).contains(&-y)) && y[0] != y[1]);
+    }
+}
