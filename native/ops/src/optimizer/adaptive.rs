@@ -26,7 +26,7 @@ step_params! {
 }
 
 step!(ADAM_UPDATE: Adam, "adam_update" ["_sparse_adam_update"],
-"A step of Adam: with g = clip(rescale_grad * grad) + wd * weight, mean = beta1 * mean + (1 - beta1) * g and \
+"A step of Adam: with g = clip(rescale_grad * grad + wd * weight), mean = beta1 * mean + (1 - beta1) * g and \
  var = beta2 * var + (1 - beta2) * g^2, the result is weight - lr * mean / (sqrt(var) + epsilon). The correction of the bias \
  is left to the caller's lr (Kingma and Ba, 2014).",
 AdamParam, states [mean = "The mean of gradients.", var = "The mean of their squares."],
@@ -35,7 +35,7 @@ numbers |p| [
     wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient),
 ],
 |weight, grad| {
-    let g = clip(rescale * grad, limit) + wd * weight;
+    let g = clip(rescale * grad + wd * weight, limit);
     let mean = beta1 * mean + (C::ONE - beta1) * g;
     let var = beta2 * var + (C::ONE - beta2) * g * g;
     [weight - lr * mean / (var.sqrt() + epsilon), mean, var]
