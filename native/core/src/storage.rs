@@ -513,6 +513,19 @@ impl Out<'_> {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.array.len() * self.array.dtype().size()) })
     }
 
+    /// The elements as those of another type of the same size, for kernels that only move them; see [`Out::slice_mut`].
+    ///
+    /// # Errors
+    /// A type of another size, or one that does not take every bit pattern; an output that nobody wants.
+    pub fn slice_mut_as<T: Element>(&mut self) -> Result<&mut [T]> {
+        if T::DTYPE.size() != self.dtype().size() || T::DTYPE == DType::Bool {
+            return Err(Error::Internal(format!("elements of {} cannot be moved as {}", self.dtype(), T::DTYPE)));
+        }
+        self.check_wanted()?;
+        // SAFETY: as in `slice_mut`; a type of the same size has the same alignment and takes every bit pattern.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast(), self.array.len()) })
+    }
+
     fn check_wanted(&self) -> Result<()> {
         if self.wanted() { Ok(()) } else { Err(Error::Internal("a kernel wrote an output that nobody wants".into())) }
     }

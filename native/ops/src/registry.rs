@@ -26,7 +26,9 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::reduce::SUMS,
     crate::reduce::NORMS,
     crate::reduce::ARG,
-    crate::shape::OPS,
+    crate::shape::RESHAPE,
+    crate::shape::AXES,
+    crate::shape::SLICE,
 ];
 
 struct Registry {

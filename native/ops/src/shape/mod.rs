@@ -1,8 +1,21 @@
 //! Operators that change shapes and move elements.
 
+mod axes;
+mod join;
+pub(crate) mod moves;
+mod repeat;
 mod reshape;
+mod slice;
 
 use ferromx_core::op::OpDef;
 
-/// The operators of this family.
-pub static OPS: &[&OpDef] = &[&reshape::RESHAPE, &reshape::FLATTEN, &reshape::RESHAPE_LIKE];
+/// Views of an array under another shape.
+pub static RESHAPE: &[&OpDef] = reshape::OPS;
+/// Permutation, insertion, removal and reversal of axes.
+pub static AXES: &[&OpDef] = axes::OPS;
+/// Slices, and writing to them.
+pub static SLICE: &[&OpDef] = slice::OPS;
+/// Joining arrays along an axis, and cutting them apart.
+pub static JOIN: &[&OpDef] = join::OPS;
+/// Copies side by side.
+pub static REPEAT: &[&OpDef] = repeat::OPS;

@@ -11,6 +11,9 @@ use ferromx_core::shape::{Dims, Shape};
 
 use crate::rules::{RESHAPE_BACK, complete_from_size};
 
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&RESHAPE, &FLATTEN, &RESHAPE_LIKE];
+
 params! {
     /// Parameters of `Reshape`.
     pub struct ReshapeParam {

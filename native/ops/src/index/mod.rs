@@ -1,0 +1,68 @@
+//! Operators that read and write elements whose places are given by index arrays.
+//!
+//! Index arrays may have any element type; fractions are cut off. No gradient flows to them.
+
+mod nd;
+mod one_hot;
+mod pick;
+mod take;
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::infer::DTypeIo;
+use ferromx_core::op::{OpCtx, OpDef};
+use ferromx_core::params::Params;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::dispatch;
+use ferromx_kernels::index::{self, BadIndex, Bounds};
+
+/// The operators of this family.
+pub static OPS: &[&OpDef] = &[
+    &take::EMBEDDING,
+    &take::TAKE,
+    &pick::PICK,
+    &pick::BATCH_TAKE,
+    &one_hot::ONE_HOT,
+    &nd::GATHER_ND,
+    &nd::SCATTER_ND,
+];
+
+/// Runs `$body` with `$I` bound to the element type of an index array.
+macro_rules! index_type {
+    ($ctx:expr, $dtype:expr, |$I:ident| $body:expr) => {
+        dispatch!($dtype, $I in [f32, i32, i64, f64, f16, bf16, u8, i8, bool] => $body,
+            d => Err($ctx.unsupported(d, &DType::ALL)))
+    };
+}
+use index_type;
+
+fn bad_index(e: BadIndex) -> Error {
+    Error::Index(format!(
+        "index {} (element {} of the indices) is out of bounds for an axis of length {}",
+        e.index, e.place, e.len
+    ))
+}
+
+/// The row numbers that an index array means on an axis of length `len`.
+fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
+    index_type!(ctx, indices.dtype(), |I| index::rows(indices.slice::<I>()?, len, bounds).map_err(bad_index))
+}
+
+/// The data and the output have one type; the indices have any.
+fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match io.ins[0].or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    }
+}
+
+/// The gradient of an index array: zeros.
+fn no_gradient(out: &mut Out<'_>) -> Result<()> {
+    if out.wanted() {
+        out.bytes_mut()?.fill(0);
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Elements and slices at coordinates: `gather_nd`, `scatter_nd`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::index;
+use ferromx_kernels::map::Arith;
+
+use super::{bad_index, data_dtype, index_type, no_gradient};
+use crate::elemwise::family::NUMERIC;
+use crate::shape::moves::{by_size, source, target};
+
+const INDICES: &str = "The coordinates, of shape (m, ...): indices[i, ...] counts along axis i, from the end where it is negative.";
+
+pub static GATHER_ND: OpDef = OpDef::new("gather_nd")
+    .aliases(&["_npi_gather_nd", "_npx_gather_nd"])
+    .doc(
+        "Gathers the elements, or slices of the last axes, at given coordinates: out[y...] = data[indices[0, y...], ..., \
+         indices[m-1, y...]]. Coordinates outside data are an error.",
+    )
+    .inputs(&[arg("data", "The array to gather from."), arg("indices", INDICES)])
+    .shape(|_, io| {
+        let (Some(rank), Some(index_rank)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+        let Some(m) = leading(&io.ins[1], index_rank, rank)? else { return Ok(()) };
+        let mut dims: Dims = io.ins[1].dims()[1..].into();
+        dims.extend_from_slice(&io.ins[0].dims()[m..]);
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .dtype(data_dtype)
+    .forward(|ctx, ins, outs| {
+        let (rows, inner) = rows_nd(ctx, &ins[1], &ins[0].shape().to_usize())?;
+        let n = ins[0].len().checked_div(inner).unwrap_or(0);
+        by_size!(ins[0].dtype(), |T| {
+            index::gather(source::<T>(&ins[0])?, (1, n, inner), &rows, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Kernel(Backward::new(gather_nd_backward).inputs(Deps::Some(&[1])), None));
+
+/// The number of coordinates, which may not exceed the number of axes.
+fn leading(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usize>> {
+    ensure!(index_rank > 1, "the indices need two dimensions or more, the first one for the coordinates: got {indices}");
+    let Ok(m) = usize::try_from(indices.dim(0)) else { return Ok(None) };
+    ensure!(m <= rank, "indices of shape {indices} have {m} coordinates, more than the {rank} axes they count along");
+    Ok(Some(m))
+}
+
+/// The numbers of the rows that the coordinates mean, and the size of these rows.
+fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
+    let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
+    let rows = index_type!(ctx, indices.dtype(), |I| {
+        index::rows_nd(indices.slice::<I>()?, outer).map_err(bad_index)
+    })?;
+    Ok((rows, inner.iter().product()))
+}
+
+/// Inputs: the gradient, the coordinates. Outputs: gradients of the data and of the coordinates.
+fn gather_nd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    no_gradient(&mut outs[1])?;
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let (rows, inner) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let out = outs[0].slice_mut::<T>()?;
+        out.fill(T::default());
+        index::scatter_add::<T, <T as Arith>::Lane>(ins[0].slice()?, &rows, inner, out);
+        Ok(())
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+params! {
+    /// Parameters of `scatter_nd`.
+    pub struct ScatterNdParam {
+        /// The shape of the result.
+        shape: Shape = required;
+    }
+}
+
+pub static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
+    .doc(
+        "Writes elements, or slices of the last axes, to given coordinates of an array of zeros: the opposite of `gather_nd`. \
+         Where coordinates occur several times, the last element stays.",
+    )
+    .inputs(&[arg("data", "The elements to write, of shape (..., last axes of the result)."), arg("indices", INDICES)])
+    .params::<ScatterNdParam>()
+    .shape(scatter_nd_shape)
+    .dtype(data_dtype)
+    .forward(|ctx, ins, outs| {
+        let (rows, inner) = rows_nd(ctx, &ins[1], &outs[0].shape().to_usize())?;
+        outs[0].bytes_mut()?.fill(0);
+        by_size!(ins[0].dtype(), |T| {
+            index::scatter(source::<T>(&ins[0])?, &rows, inner, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("gather_nd", &[n.ograds[0], n.inputs[1]], &[])?), None])));
+
+fn scatter_nd_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let shape = &p.get::<ScatterNdParam>().shape;
+    io.assign_out(0, shape)?;
+    let Some(index_rank) = io.ins[1].ndim() else { return Ok(()) };
+    let Some(m) = leading(&io.ins[1], index_rank, shape.dims().len())? else { return Ok(()) };
+    let mut dims: Dims = io.ins[1].dims()[1..].into();
+    dims.extend_from_slice(&shape.dims()[m..]);
+    io.assign_in(0, &Shape::from(dims))
+}

@@ -1,0 +1,172 @@
+//! One element of each row: `pick`, `batch_take`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::index::{self, Bounds};
+use ferromx_kernels::map::Arith;
+
+use super::{data_dtype, no_gradient, row_numbers};
+use crate::elemwise::family::NUMERIC;
+use crate::shape::moves::{around, by_size, source, target};
+
+param_enum! {
+    /// What `pick` does with an index outside the axis.
+    pub enum PickMode {
+        Clip = "clip",
+        Wrap = "wrap",
+    }
+}
+
+params! {
+    /// Parameters of `pick`.
+    pub struct PickParam {
+        /// The axis along which one element is picked; a negative one counts from the end.
+        axis: Option<i32> = (Some(-1));
+        /// Whether the axis stays in the result, with length 1.
+        keepdims: bool = false;
+        /// An index outside the axis means the nearest one (clip) or counts on from the other end (wrap).
+        mode: PickMode = (PickMode::Clip);
+    }
+}
+
+impl PickParam {
+    fn axis(&self, rank: usize) -> Result<usize> {
+        let Some(axis) = self.axis else {
+            return Err(ferromx_core::error::Error::value("pick needs an axis: axis=None is not supported"));
+        };
+        Shape::axis(i64::from(axis), rank)
+    }
+
+    fn around(&self, shape: &Shape) -> Result<(usize, usize, usize)> {
+        let dims = shape.to_usize();
+        Ok(around(&dims, self.axis(dims.len())?))
+    }
+
+    fn bounds(&self) -> Bounds {
+        match self.mode {
+            PickMode::Clip => Bounds::Clip,
+            PickMode::Wrap => Bounds::Wrap,
+        }
+    }
+}
+
+pub static PICK: OpDef = OpDef::new("pick")
+    .aliases(&["_npx_pick", "choose_element_0index"])
+    .doc("Picks one element of each row along an axis: for axis 1 of a matrix, out[i] = data[i, index[i]].")
+    .inputs(&[
+        arg("data", "The array to pick from."),
+        arg("index", "The indices, in the shape of data without the axis, or with length 1 there."),
+    ])
+    .params::<PickParam>()
+    .shape(pick_shape)
+    .dtype(data_dtype)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<PickParam>();
+        pick(ctx, ins, p.around(ins[0].shape())?, p.bounds(), &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let p = ctx.params::<PickParam>();
+            let shape = p.around(outs[0].shape())?;
+            pick_backward(ctx, ins, shape, p.bounds(), outs)
+        })
+        .inputs(Deps::Some(&[1])),
+        None,
+    ));
+
+fn pick_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<PickParam>();
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = p.axis(rank)?;
+    let mut kept: Dims = io.ins[0].dims().into();
+    kept[axis] = 1;
+    let mut reduced = kept.clone();
+    reduced.remove(axis);
+    let (kept, reduced) = (Shape::from(kept), Shape::from(reduced));
+    let like_kept = match io.ins[1].ndim() {
+        Some(n) => n == rank,
+        None => p.keepdims,
+    };
+    io.assign_in(1, if like_kept { &kept } else { &reduced })?;
+    io.assign_out(0, if p.keepdims { &kept } else { &reduced })
+}
+
+fn pick(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    shape: (usize, usize, usize),
+    bounds: Bounds,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let rows = row_numbers(ctx, &ins[1], shape.1, bounds)?;
+    by_size!(ins[0].dtype(), |T| index::pick(source::<T>(&ins[0])?, shape, &rows, target::<T>(out)?));
+    Ok(())
+}
+
+/// Inputs: the gradient, the indices. Outputs: gradients of the data and of the indices.
+fn pick_backward(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    shape: (usize, usize, usize),
+    bounds: Bounds,
+    outs: &mut [Out<'_>],
+) -> Result<()> {
+    no_gradient(&mut outs[1])?;
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let rows = row_numbers(ctx, &ins[1], shape.1, bounds)?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let out = outs[0].slice_mut::<T>()?;
+        out.fill(T::default());
+        index::pick_add::<T, <T as Arith>::Lane>(ins[0].slice()?, shape, &rows, out);
+        Ok(())
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+pub static BATCH_TAKE: OpDef = OpDef::new("batch_take")
+    .doc("Picks one element of each row along the last axis: out[i] = a[i, indices[i]]. An index outside means the nearest one.")
+    .inputs(&[
+        arg("a", "The array to pick from."),
+        arg("indices", "The indices, of type int32: one for each row of a, in the shape that the result has."),
+    ])
+    .shape(batch_take_shape)
+    .dtype(|p, io: &mut DTypeIo<'_>| {
+        io.assign_in(1, DType::I32)?;
+        data_dtype(p, io)
+    })
+    .forward(|ctx, ins, outs| pick(ctx, ins, all_rows(ins[0].shape()), Bounds::Clip, &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = all_rows(outs[0].shape());
+            pick_backward(ctx, ins, shape, Bounds::Clip, outs)
+        })
+        .inputs(Deps::Some(&[1])),
+        None,
+    ));
+
+fn batch_take_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (a, indices) = (io.ins[0].clone(), io.ins[1].clone());
+    if let Some(rank) = a.ndim() {
+        ensure!(rank >= 1, "batch_take needs rows to take from, but a has no dimensions");
+        let rows = a.product(..rank - 1);
+        ensure!(
+            !a.is_known() || !indices.is_known() || rows == indices.num_elements() as i64,
+            "a of shape {a} has {rows} rows, but the indices have shape {indices}: give one index for each row"
+        );
+    }
+    io.assign_out(0, &indices)
+}
+
+/// The rows along the last axis.
+fn all_rows(shape: &Shape) -> (usize, usize, usize) {
+    let dims = shape.to_usize();
+    around(&dims, dims.len().saturating_sub(1))
+}

@@ -1,0 +1,194 @@
+//! Rows at given indices: `Embedding`, `take`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{NumDType, Params};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out, Req};
+use ferromx_core::{dispatch, param_enum, params};
+use ferromx_kernels::index::{self, Bounds};
+use ferromx_kernels::map::Arith;
+
+use super::{data_dtype, no_gradient, row_numbers};
+use crate::elemwise::family::NUMERIC;
+use crate::shape::moves::{around, by_size, source, target};
+
+params! {
+    /// Parameters of `Embedding`.
+    pub struct EmbeddingParam {
+        /// The number of rows of the weight: indices are 0 to input_dim - 1.
+        input_dim: i32 = required, where 1..=i32::MAX;
+        /// The length of a row.
+        output_dim: i32 = required, where 1..=i32::MAX;
+        /// The type of the weight where nothing else tells it.
+        dtype: NumDType = (NumDType(DType::F32));
+        /// Asks for a row-sparse gradient; gradients are dense here, with the same numbers.
+        sparse_grad: bool = false;
+    }
+}
+
+pub static EMBEDDING: OpDef = OpDef::new("Embedding")
+    .aliases(&["_npx_embedding", "_sparse_Embedding"])
+    .doc(
+        "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. An index outside the table means its nearest \
+         row. Rows that occur several times sum up their gradients.",
+    )
+    .inputs(&[
+        arg("data", "The indices, of any shape."),
+        arg("weight", "The table, of shape (input_dim, output_dim)."),
+    ])
+    .params::<EmbeddingParam>()
+    .shape(embedding_shape)
+    .dtype(embedding_dtype)
+    .forward(|ctx, ins, outs| {
+        let dims = ins[1].shape().to_usize();
+        let rows = row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
+        by_size!(ins[1].dtype(), |T| {
+            index::gather(source::<T>(&ins[1])?, (1, dims[0], dims[1]), &rows, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Kernel(Backward::new(embedding_backward).inputs(Deps::Some(&[0])).accumulates(), None));
+
+fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<EmbeddingParam>();
+    if !io.ins[0].ndim_is_known() {
+        return Ok(());
+    }
+    let (rows, width) = (i64::from(p.input_dim), i64::from(p.output_dim));
+    io.assign_in(1, &Shape::new(&[rows, width]))?;
+    let mut dims: Dims = io.ins[0].dims().into();
+    dims.push(width);
+    io.assign_out(0, &Shape::from(dims))
+}
+
+fn embedding_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let d = io.ins[1].or(io.outs[0]).unwrap_or(p.get::<EmbeddingParam>().dtype.0);
+    io.assign_in(1, d)?;
+    io.assign_out(0, d)
+}
+
+/// Inputs: the gradient, the indices. Outputs: gradients of the indices and of the table.
+fn embedding_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if outs[0].wanted() {
+        return Err(Error::NotDifferentiable(
+            "Embedding with respect to its indices (data): ask for no gradient of them (grad_req null)".into(),
+        ));
+    }
+    if !outs[1].wanted() {
+        return Ok(());
+    }
+    let dims = outs[1].shape().to_usize();
+    let rows = row_numbers(ctx, &ins[1], dims[0], Bounds::Clip)?;
+    add_rows(ctx, &ins[0], (1, dims[0], dims[1]), &rows, &mut outs[1])
+}
+
+/// Adds the rows of a gradient to the rows of the output, which begins with zeros unless it accumulates.
+fn add_rows(
+    ctx: &OpCtx<'_>,
+    grad: &In<'_>,
+    (outer, n, inner): (usize, usize, usize),
+    rows: &[usize],
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let accumulate = out.req() == Req::Add;
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let (grad, out) = (grad.slice::<T>()?, out.slice_mut::<T>()?);
+        if !accumulate {
+            out.fill(T::default());
+        }
+        if grad.is_empty() {
+            return Ok(());
+        }
+        let (from, to) = (rows.len() * inner, n * inner);
+        for o in 0..outer {
+            let (grad, out) = (&grad[o * from..(o + 1) * from], &mut out[o * to..(o + 1) * to]);
+            index::scatter_add::<T, <T as Arith>::Lane>(grad, rows, inner, out);
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+param_enum! {
+    /// What `take` does with an index outside the axis.
+    pub enum TakeMode {
+        Clip = "clip",
+        Raise = "raise",
+        Wrap = "wrap",
+    }
+}
+
+params! {
+    /// Parameters of `take`.
+    pub struct TakeParam {
+        /// The axis from which elements are taken; a negative one counts from the end.
+        axis: i32 = 0;
+        /// An index outside the axis means the nearest one (clip), counts on from the other end (wrap), or is an error (raise).
+        mode: TakeMode = (TakeMode::Clip);
+    }
+}
+
+impl TakeParam {
+    fn bounds(&self) -> Bounds {
+        match self.mode {
+            TakeMode::Clip => Bounds::Clip,
+            TakeMode::Raise => Bounds::Raise,
+            TakeMode::Wrap => Bounds::Wrap,
+        }
+    }
+
+    fn around(&self, shape: &Shape) -> Result<(usize, usize, usize)> {
+        let dims = shape.to_usize();
+        Ok(around(&dims, Shape::axis(i64::from(self.axis), dims.len())?))
+    }
+}
+
+pub static TAKE: OpDef = OpDef::new("take")
+    .aliases(&["_npi_take"])
+    .doc(
+        "Takes the elements at given indices along an axis, which the shape of the indices replaces: with axis=1, \
+         out[i, j..., k] = a[i, indices[j...], k].",
+    )
+    .inputs(&[arg("a", "The array to take from."), arg("indices", "The indices, of any shape.")])
+    .params::<TakeParam>()
+    .shape(|p, io| {
+        let (Some(rank), true) = (io.ins[0].ndim(), io.ins[1].ndim_is_known()) else { return Ok(()) };
+        let axis = Shape::axis(i64::from(p.get::<TakeParam>().axis), rank)?;
+        let mut dims: Dims = io.ins[0].dims()[..axis].into();
+        dims.extend_from_slice(io.ins[1].dims());
+        dims.extend_from_slice(&io.ins[0].dims()[axis + 1..]);
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .dtype(data_dtype)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<TakeParam>();
+        let shape = p.around(ins[0].shape())?;
+        let rows = row_numbers(ctx, &ins[1], shape.1, p.bounds())?;
+        by_size!(ins[0].dtype(), |T| {
+            index::gather(source::<T>(&ins[0])?, shape, &rows, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            no_gradient_unless_added(&mut outs[1])?;
+            if !outs[0].wanted() {
+                return Ok(());
+            }
+            let p = ctx.params::<TakeParam>();
+            let shape = p.around(outs[0].shape())?;
+            let rows = row_numbers(ctx, &ins[1], shape.1, p.bounds())?;
+            add_rows(ctx, &ins[0], shape, &rows, &mut outs[0])
+        })
+        .inputs(Deps::Some(&[1]))
+        .accumulates(),
+        None,
+    ));
+
+/// Zeros for the indices; nothing to add to an accumulated gradient.
+fn no_gradient_unless_added(out: &mut Out<'_>) -> Result<()> {
+    if out.req() == Req::Add { Ok(()) } else { no_gradient(out) }
+}

@@ -1,0 +1,321 @@
+//! Operators that join arrays along an axis, and cut them apart.
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::{Params, ParamValue};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
+use ferromx_kernels::movement;
+
+use super::moves::{by_size, source, target};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2];
+
+/// Joins inputs that are rows; `width` is the length of an input's rows.
+fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
+    by_size!(out.dtype(), |T| {
+        let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<Vec<_>>>()?;
+        movement::concat(&parts, target::<T>(out)?);
+    });
+    Ok(())
+}
+
+/// Cuts rows of `total` elements apart into the outputs that are wanted; `width` is the length of an output's rows.
+fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
+    let rows = input.len().checked_div(total).unwrap_or(0);
+    let mut at = 0;
+    for out in outs {
+        let n = width(out);
+        if out.wanted() && !out.is_empty() {
+            by_size!(input.dtype(), |T| {
+                let to = (target::<T>(out)?, &[rows, n][..]);
+                movement::slice((source::<T>(input)?, &[rows, total]), &[0, at], &[1, 1], to);
+            });
+        }
+        at += n;
+    }
+    Ok(())
+}
+
+/// The number of elements that belong to one index of the axes before `axis`.
+fn row(shape: &Shape, axis: usize) -> usize {
+    shape.to_usize()[axis..].iter().product()
+}
+
+/// The place of an axis, counted from the end where the number is negative.
+fn place(axis: i32, rank: usize) -> Result<usize> {
+    Shape::axis(i64::from(axis), rank)
+}
+
+params! {
+    /// Parameters of `Concat`.
+    pub struct ConcatParam {
+        /// How many arrays are joined.
+        num_args: i32 = required, where 1..=i32::MAX;
+        /// The axis along which they are joined; a negative one counts from the end.
+        dim: i32 = 1;
+    }
+}
+
+pub static CONCAT: OpDef = OpDef::new("Concat")
+    .aliases(&["_sparse_concat", "concat"])
+    .doc("Joins arrays along an axis. All their other axes have equal lengths.")
+    .variadic("data", "The arrays to join.", "num_args")
+    .params::<ConcatParam>()
+    .shape(concat_shape)
+    .forward(|ctx, ins, outs| {
+        let axis = place(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
+        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let axis = place(ctx.params::<ConcatParam>().dim, ins[0].shape().dims().len())?;
+            cut(&ins[0], row(ins[0].shape(), axis), |x| row(x.shape(), axis), outs)
+        }),
+        Some(CONCAT_BACK),
+    ));
+
+fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let Some(rank) = io.ins.iter().chain(io.outs.iter()).find_map(Shape::ndim) else { return Ok(()) };
+    let axis = place(p.get::<ConcatParam>().dim, rank)?;
+    let without_axis = |s: &Shape| {
+        let mut s = s.clone();
+        if let Some(d) = s.dims_mut().and_then(|d| d.get_mut(axis)) {
+            *d = -1;
+        }
+        s
+    };
+    let mut common = Shape::of_rank(rank);
+    for s in io.ins.iter().chain(io.outs.iter()) {
+        let (so_far, mine) = (common.clone(), without_axis(s));
+        ensure!(common.assign(&mine), "Incompatible input shape: expected {so_far} (any length of axis {axis}), got {s}");
+    }
+    (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &common))?;
+    io.assign_out(0, &common)?;
+    let lengths: Vec<i64> = io.ins.iter().map(|s| s.dim(axis)).collect();
+    let known: i64 = lengths.iter().filter(|n| **n >= 0).sum();
+    let missing: Vec<usize> = (0..lengths.len()).filter(|i| lengths[*i] < 0).collect();
+    let of_length = |n: i64| {
+        let mut s = common.clone();
+        if let Some(dims) = s.dims_mut() {
+            dims[axis] = n;
+        }
+        s
+    };
+    match (&missing[..], io.outs[0].dim(axis)) {
+        ([], _) => io.assign_out(0, &of_length(known)),
+        ([one], total) if total >= known => io.assign_in(*one, &of_length(total - known)),
+        _ => Ok(()),
+    }
+}
+
+/// Cuts the gradient like the inputs: after an exchange of axes, the first rows belong to the first input, and what is left
+/// of the gradient has the length of the other inputs together.
+const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
+    let dim = n.params.get::<ConcatParam>().dim.to_string();
+    let swap = [("dim1", "0"), ("dim2", dim.as_str())];
+    let first = [("axes", "(0,)")];
+    let turn = [("axis", "(0,)")];
+    let mut likes = Vec::new();
+    for x in n.inputs {
+        likes.push(g.apply1("SwapAxis", &[*x], &swap)?);
+    }
+    let mut left = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
+    let mut grads = Vec::new();
+    for (i, like) in likes.iter().enumerate() {
+        let part = g.apply1("slice_like", &[left, *like], &first)?;
+        grads.push(Some(g.apply1("SwapAxis", &[part], &swap)?));
+        let others = &likes[i + 1..];
+        if !others.is_empty() {
+            let attrs = [("num_args", &*others.len().to_string()), ("dim", "0")];
+            let rest = g.apply1("Concat", others, &attrs)?;
+            let turned = g.apply1("reverse", &[left], &turn)?;
+            let tail = g.apply1("slice_like", &[turned, rest], &first)?;
+            left = g.apply1("reverse", &[tail], &turn)?;
+        }
+    }
+    Ok(grads)
+};
+
+params! {
+    /// Parameters of `stack`.
+    pub struct StackParam {
+        /// Where the new axis stands in the result; a negative one counts from the end.
+        axis: i32 = 0;
+        /// How many arrays are stacked.
+        num_args: i32 = required, where 1..=i32::MAX;
+    }
+}
+
+pub static STACK: OpDef = OpDef::new("stack")
+    .doc("Joins arrays of one shape along a new axis.")
+    .variadic("data", "The arrays to stack.", "num_args")
+    .params::<StackParam>()
+    .shape(stack_shape)
+    .forward(|ctx, ins, outs| {
+        let axis = place(ctx.params::<StackParam>().axis, outs[0].shape().dims().len())?;
+        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+    })
+    .grad(Grad::Compose(|g, n| {
+        let axis = n.params.get::<StackParam>().axis.to_string();
+        let parts = n.inputs.len().to_string();
+        let attrs = [("num_outputs", &*parts), ("axis", &*axis), ("squeeze_axis", "True")];
+        Ok(g.apply("SliceChannel", &n.ograds[..1], &attrs)?.into_iter().map(Some).collect())
+    }));
+
+fn stack_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let mut common = Shape::unknown();
+    for s in io.ins.iter() {
+        let so_far = common.clone();
+        ensure!(common.assign(s), "arrays of shapes {so_far} and {s} cannot be stacked: they must have one shape");
+    }
+    let Some(rank) = common.ndim() else { return Ok(()) };
+    let mut dims: Dims = common.dims().into();
+    dims.insert(place(p.get::<StackParam>().axis, rank + 1)?, io.ins.len() as i64);
+    io.assign_out(0, &Shape::from(dims))
+}
+
+params! {
+    /// Parameters of `SliceChannel`.
+    pub struct SliceChannelParam {
+        /// The number of equal parts.
+        num_outputs: i32 = required, where 1..=i32::MAX;
+        /// The axis that is cut; a negative one counts from the end.
+        axis: i32 = 1;
+        /// Whether the axis is removed, which needs parts of length 1.
+        squeeze_axis: bool = false;
+    }
+}
+
+pub static SLICE_CHANNEL: OpDef = OpDef::new("SliceChannel")
+    .aliases(&["split"])
+    .doc("Cuts an array into num_outputs equal parts along an axis.")
+    .inputs(&[arg("data", "The array to cut; num_outputs divides the length of its axis.")])
+    .params::<SliceChannelParam>()
+    .outputs(|p| p.get::<SliceChannelParam>().num_outputs as usize)
+    .shape(slice_channel_shape)
+    .dtype(one_dtype)
+    .forward(|ctx, ins, outs| {
+        let axis = place(ctx.params::<SliceChannelParam>().axis, ins[0].shape().dims().len())?;
+        let total = row(ins[0].shape(), axis);
+        let width = total / outs.len();
+        cut(&ins[0], total, |_| width, outs)
+    })
+    .grad(Grad::Compose(|g, n| {
+        let p = n.params.get::<SliceChannelParam>();
+        Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
+    }));
+
+/// The gradient of cutting apart.
+fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) -> Result<Entry> {
+    let (count, axis) = (n.ograds.len().to_string(), axis.to_string());
+    match squeezed {
+        true => g.apply1("stack", n.ograds, &[("num_args", &count), ("axis", &axis)]),
+        false => g.apply1("Concat", n.ograds, &[("num_args", &count), ("dim", &axis)]),
+    }
+}
+
+fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<SliceChannelParam>();
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = place(p.axis, rank)?;
+    let (n, parts) = (io.ins[0].dim(axis), i64::from(p.num_outputs));
+    let mut dims: Dims = io.ins[0].dims().into();
+    ensure!(n < 0 || n % parts == 0, "num_outputs={parts} does not divide axis {axis} of {}", io.ins[0]);
+    if p.squeeze_axis {
+        ensure!(
+            n < 0 || n == parts,
+            "squeeze_axis needs as many outputs as axis {axis} of {} has indices, but num_outputs={parts}",
+            io.ins[0]
+        );
+        dims.remove(axis);
+    } else if n >= 0 {
+        dims[axis] = n / parts;
+    }
+    let part = Shape::from(dims);
+    (0..io.outs.len()).try_for_each(|i| io.assign_out(i, &part))
+}
+
+/// The input and all outputs have one type.
+fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    io.first_known().map_or(Ok(()), |d| io.assign_all(d))
+}
+
+params! {
+    /// Parameters of `_split_v2`.
+    pub struct SplitParam {
+        /// The indices at which the parts begin, the first one 0; ignored if sections is given.
+        indices: Shape = required;
+        /// The axis that is cut; a negative one counts from the end.
+        axis: i32 = 1;
+        /// Whether the axis is removed, which needs parts of length 1.
+        squeeze_axis: bool = false;
+        /// If not 0, the number of parts; the first ones are longer by one where they cannot be equal.
+        sections: i32 = 0, where 0..=i32::MAX;
+    }
+}
+
+pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
+    .aliases(&["_npi_split"])
+    .doc("Cuts an array apart along an axis, at given indices or into a number of parts.")
+    .inputs(&[arg("data", "The array to cut.")])
+    .params::<SplitParam>()
+    .outputs(|p| split_parts(p.get()))
+    .shape(split_shape)
+    .dtype(one_dtype)
+    .forward(split)
+    .grad(Grad::Compose(|g, n| {
+        let p = n.params.get::<SplitParam>();
+        Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
+    }));
+
+fn split_parts(p: &SplitParam) -> usize {
+    if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
+}
+
+/// The lengths of the parts of an axis of `n`.
+fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
+    if p.sections > 0 {
+        let parts = p.sections as usize;
+        return Ok((0..parts).map(|i| n / parts + usize::from(i < n % parts)).collect());
+    }
+    let starts = p.indices.dims();
+    ensure!(starts.first() == Some(&0), "indices={} must begin with 0, the start of the first part", p.indices);
+    let ends = starts[1..].iter().copied().chain([n as i64]);
+    let length = |(begin, end): (&i64, i64)| {
+        usize::try_from(end - begin).ok().filter(|_| end <= n as i64).ok_or_else(|| {
+            Error::value(format!("indices={} must ascend within the axis of length {n}", p.indices.print()))
+        })
+    };
+    starts.iter().zip(ends).map(length).collect()
+}
+
+fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<SplitParam>();
+    ensure!(split_parts(p) > 0, "there are no parts: give indices or sections");
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = place(p.axis, rank)?;
+    let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
+    for (i, length) in split_lengths(p, n)?.into_iter().enumerate() {
+        let mut dims: Dims = io.ins[0].dims().into();
+        if p.squeeze_axis {
+            ensure!(length == 1, "squeeze_axis needs parts of length 1, but part {i} of axis {axis} has length {length}");
+            dims.remove(axis);
+        } else {
+            dims[axis] = length as i64;
+        }
+        io.assign_out(i, &Shape::from(dims))?;
+    }
+    Ok(())
+}
+
+fn split(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let axis = place(ctx.params::<SplitParam>().axis, ins[0].shape().dims().len())?;
+    let total = row(ins[0].shape(), axis);
+    let rows = ins[0].len().checked_div(total).unwrap_or(0);
+    cut(&ins[0], total, |out| out.len().checked_div(rows).unwrap_or(0), outs)
+}

@@ -1,0 +1,375 @@
+//! Operators that cut regions out of arrays, and write to them.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::{OptTuple, ParamValue, Params};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::movement;
+
+use super::moves::{by_size, source, target};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SLICE, &SLICE_AXIS, &SLICE_LIKE, &SLICE_ASSIGN, &SLICE_ASSIGN_SCALAR];
+
+params! {
+    /// Parameters of `slice` and `_slice_assign`.
+    pub struct SliceParam {
+        /// The first index along each of the leading axes; a negative one counts from the end, None is the natural start.
+        begin: OptTuple = required;
+        /// The end (exclusive) along each of these axes; None is the natural end.
+        end: OptTuple = required;
+        /// The step along each of these axes, 1 by default; a negative one goes backwards.
+        step: OptTuple = (OptTuple(Vec::new()));
+    }
+}
+
+params! {
+    /// Parameters of `_slice_assign_scalar`.
+    pub struct SliceAssignScalarParam {
+        /// The value to write.
+        scalar: f64 = 0.0;
+        /// The first index along each of the leading axes; a negative one counts from the end, None is the natural start.
+        begin: OptTuple = required;
+        /// The end (exclusive) along each of these axes; None is the natural end.
+        end: OptTuple = required;
+        /// The step along each of these axes, 1 by default; a negative one goes backwards.
+        step: OptTuple = (OptTuple(Vec::new()));
+    }
+}
+
+/// A region of an array, one entry per axis.
+#[derive(Debug, Default)]
+struct Region {
+    begin: Vec<usize>,
+    step: Vec<isize>,
+    /// Number of elements along the axis.
+    count: Vec<usize>,
+}
+
+impl Region {
+    fn push(&mut self, (begin, step, count): (usize, isize, usize)) {
+        self.begin.push(begin);
+        self.step.push(step);
+        self.count.push(count);
+    }
+
+    /// The region of `slice` in an array of a known shape.
+    fn of_slice(dims: &[usize], begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Region> {
+        check_slice(dims.len(), begin, end, step)?;
+        let mut region = Region::default();
+        for (i, n) in dims.iter().enumerate() {
+            let at = |t: &OptTuple| t.0.get(i).copied().flatten();
+            region.push(span(*n, at(begin), at(end), at(step).unwrap_or(1)));
+        }
+        Ok(region)
+    }
+
+    /// The region of the same rank that begins at 0 but along one axis.
+    fn along(dims: &[usize], axis: usize, begin: usize, count: usize) -> Region {
+        let mut region = Region::default();
+        for (i, n) in dims.iter().enumerate() {
+            region.push(if i == axis { (begin, 1, count) } else { (0, 1, *n) });
+        }
+        region
+    }
+
+    /// Copies the region to the output.
+    fn read(&self, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+        let dims = input.shape().to_usize();
+        by_size!(input.dtype(), |T| {
+            let out = (target::<T>(out)?, &self.count[..]);
+            movement::slice((source::<T>(input)?, &dims), &self.begin, &self.step, out);
+        });
+        Ok(())
+    }
+
+    /// Writes the input to the region of the output.
+    fn write(&self, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+        let dims = out.shape().to_usize();
+        by_size!(input.dtype(), |T| {
+            let out = (target::<T>(out)?, &dims[..]);
+            movement::slice_assign((source::<T>(input)?, &self.count), &self.begin, &self.step, out);
+        });
+        Ok(())
+    }
+
+    /// The gradient of reading a region: the gradient within it, zeros around.
+    fn read_back(&self, ograd: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+        out.bytes_mut()?.fill(0);
+        self.write(ograd, out)
+    }
+}
+
+fn check_slice(rank: usize, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<()> {
+    let (b, e, s) = (begin.0.len(), end.0.len(), step.0.len());
+    ensure!(b == e && (s == 0 || s == b), "begin has {b} entries, end {e}, step {s}: give as many of each");
+    ensure!(b <= rank, "begin has {b} entries for an array of {rank} dimensions: give at most one for each");
+    ensure!(!step.0.contains(&Some(0)), "a step of 0 leads nowhere: use positive or negative steps");
+    Ok(())
+}
+
+/// First index, step and number of elements of a slice of `n` elements.
+fn span(n: usize, begin: Option<i64>, end: Option<i64>, step: i64) -> (usize, isize, usize) {
+    let n = n as i64;
+    let (low, high) = if step > 0 { (0, n) } else { (-1, n - 1) };
+    let resolve = |x: i64| if x < 0 { x.saturating_add(n) } else { x }.clamp(low, high.max(low));
+    let begin = begin.map_or(if step > 0 { 0 } else { n - 1 }, resolve);
+    let end = end.map_or(if step > 0 { n } else { -1 }, resolve);
+    let distance = if step > 0 { end - begin } else { begin - end };
+    let count = if distance <= 0 { 0 } else { (distance - 1) / step.abs() + 1 };
+    (begin.max(0) as usize, step as isize, count as usize)
+}
+
+/// The shape of the slice of an array that may be known in part.
+fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Shape> {
+    let Some(rank) = shape.ndim() else { return Ok(Shape::unknown()) };
+    check_slice(rank, begin, end, step)?;
+    let dim = |(i, d): (usize, &i64)| {
+        let at = |t: &OptTuple| t.0.get(i).copied().flatten();
+        match usize::try_from(*d) {
+            Ok(n) => span(n, at(begin), at(end), at(step).unwrap_or(1)).2 as i64,
+            Err(_) => -1,
+        }
+    };
+    Ok(Shape::from(shape.dims().iter().enumerate().map(dim).collect::<Dims>()))
+}
+
+fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
+    Region::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
+}
+
+/// Zeros like the first input, with the gradient written over the region that `attrs` name.
+fn assign_to_zeros(g: &mut dyn GradGraph, like: Entry, ograd: Entry, attrs: &[(&str, &str)]) -> Result<Entry> {
+    let zeros = g.apply1("zeros_like", &[like], &[])?;
+    g.apply1("_slice_assign", &[zeros, ograd], attrs)
+}
+
+pub static SLICE: OpDef = OpDef::new("slice")
+    .aliases(&["_npi_slice", "_npx_slice", "_sparse_slice", "crop"])
+    .doc(
+        "The region `data[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]`; axes without an entry are taken whole. Indices \
+         beyond the array are cut to it, as in Python.",
+    )
+    .inputs(&[arg("data", "The array to slice.")])
+    .params::<SliceParam>()
+    .shape(|p, io| {
+        let p = p.get::<SliceParam>();
+        let out = slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?;
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| slice_region(ctx.params(), ins[0].shape())?.read(&ins[0], &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let region = slice_region(ctx.params(), outs[0].shape())?;
+            region.read_back(&ins[0], &mut outs[0])
+        }),
+        Some(|g, n| Ok(vec![Some(assign_to_zeros(g, n.inputs[0], n.ograds[0], n.attrs)?)])),
+    ));
+
+params! {
+    /// Parameters of `slice_axis`.
+    pub struct SliceAxisParam {
+        /// The axis to slice; a negative one counts from the end.
+        axis: i32 = required;
+        /// The first index along it; a negative one counts from the end.
+        begin: i32 = required;
+        /// The end (exclusive) along it; None is the end of the axis.
+        end: Option<i32> = required;
+    }
+}
+
+pub static SLICE_AXIS: OpDef = OpDef::new("slice_axis")
+    .doc("The part from begin to end (exclusive) along one axis, which must lie within the array and have elements.")
+    .inputs(&[arg("data", "The array to slice.")])
+    .params::<SliceAxisParam>()
+    .shape(|p, io| {
+        let p = p.get::<SliceAxisParam>();
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let axis = Shape::axis(i64::from(p.axis), rank)?;
+        let mut dims: Dims = io.ins[0].dims().into();
+        if let Ok(n) = usize::try_from(dims[axis]) {
+            dims[axis] = axis_span(p, n)?.1 as i64;
+        }
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .forward(|ctx, ins, outs| axis_region(ctx.params(), ins[0].shape())?.read(&ins[0], &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let region = axis_region(ctx.params(), outs[0].shape())?;
+            region.read_back(&ins[0], &mut outs[0])
+        }),
+        Some(SLICE_AXIS_BACK),
+    ));
+
+/// The first index and the number of elements along an axis of length `n`.
+fn axis_span(p: &SliceAxisParam, n: usize) -> Result<(usize, usize)> {
+    if n == 0 {
+        return Ok((0, 0));
+    }
+    let n = n as i64;
+    let resolve = |x: i32| if x < 0 { i64::from(x) + n } else { i64::from(x) };
+    let (begin, end) = (resolve(p.begin), p.end.map_or(n, resolve));
+    ensure!(
+        0 <= begin && begin < end && end <= n,
+        "begin={} and end={} must name elements of axis {}, which has {n}",
+        p.begin,
+        p.end.print(),
+        p.axis
+    );
+    Ok((begin as usize, (end - begin) as usize))
+}
+
+fn axis_region(p: &SliceAxisParam, shape: &Shape) -> Result<Region> {
+    let dims = shape.to_usize();
+    let axis = Shape::axis(i64::from(p.axis), dims.len())?;
+    let (begin, count) = axis_span(p, dims[axis])?;
+    Ok(Region::along(&dims, axis, begin, count))
+}
+
+/// Writes the gradient over a part of zeros along the axis, which an exchange of axes makes the first one.
+const SLICE_AXIS_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
+    let p = n.params.get::<SliceAxisParam>();
+    let axis = p.axis.to_string();
+    let swap = [("dim1", "0"), ("dim2", axis.as_str())];
+    let (begin, end) = (format!("({},)", p.begin), format!("({},)", p.end.print()));
+    let data = g.apply1("SwapAxis", &n.inputs[..1], &swap)?;
+    let ograd = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
+    let grad = assign_to_zeros(g, data, ograd, &[("begin", &begin), ("end", &end)])?;
+    Ok(vec![Some(g.apply1("SwapAxis", &[grad], &swap)?)])
+};
+
+params! {
+    /// Parameters of `slice_like`.
+    pub struct SliceLikeParam {
+        /// The axes to cut; a negative one counts from the end. By default all.
+        axes: Shape = (Shape::new(&[]));
+    }
+}
+
+pub static SLICE_LIKE: OpDef = OpDef::new("slice_like")
+    .doc("Cuts the array, from its start, to the lengths that `shape_like` has along some or all axes.")
+    .inputs(&[
+        arg("data", "The array to slice."),
+        arg("shape_like", "The array whose lengths are taken; its elements do not matter."),
+    ])
+    .params::<SliceLikeParam>()
+    .shape(slice_like_shape)
+    .forward(|_, ins, outs| like_region(&outs[0].shape().to_usize()).read(&ins[0], &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|_, ins, outs| {
+            if outs[0].wanted() {
+                like_region(&ins[0].shape().to_usize()).read_back(&ins[0], &mut outs[0])?;
+            }
+            if outs[1].wanted() {
+                outs[1].bytes_mut()?.fill(0);
+            }
+            Ok(())
+        }),
+        None,
+    ));
+
+fn like_region(count: &[usize]) -> Region {
+    let mut region = Region::default();
+    count.iter().for_each(|n| region.push((0, 1, *n)));
+    region
+}
+
+fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (data, like) = (io.ins[0].clone(), io.ins[1].clone());
+    let (Some(rank), Some(like_rank)) = (data.ndim(), like.ndim()) else { return Ok(()) };
+    let axes = p.get::<SliceLikeParam>().axes.dims();
+    let mut dims: Dims = data.dims().into();
+    let mut cut = |i: usize, n: i64| {
+        ensure!(
+            n <= dims[i] || dims[i] < 0,
+            "axis {i} of shape {data} is shorter than the {n} that shape_like {like} asks for"
+        );
+        dims[i] = n;
+        Ok(())
+    };
+    if axes.is_empty() {
+        ensure!(
+            rank == like_rank,
+            "data {data} and shape_like {like} differ in their number of dimensions: name the axes to cut"
+        );
+        (0..rank).try_for_each(|i| cut(i, like.dim(i)))?;
+    }
+    for axis in axes {
+        let i = Shape::axis(*axis, rank)?;
+        ensure!(i < like_rank, "shape_like {like} has no axis {i}");
+        cut(i, like.dim(i))?;
+    }
+    io.assign_out(0, &Shape::from(dims))
+}
+
+pub static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
+    .aliases(&["_crop_assign", "_npi_slice_assign"])
+    .doc("A copy of lhs in which rhs replaces the region `lhs[begin[0]:end[0]:step[0], ...]`; see `slice`.")
+    .inputs(&[arg("lhs", "The array of which a region is replaced."), arg("rhs", "The new elements, in the region's shape.")])
+    .params::<SliceParam>()
+    .shape(|p, io| {
+        let p = p.get::<SliceParam>();
+        same_lhs(io)?;
+        let region = slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?;
+        io.assign_in(1, &region)
+    })
+    .forward(|ctx, ins, outs| {
+        copy_lhs(&ins[0], &mut outs[0])?;
+        slice_region(ctx.params(), outs[0].shape())?.write(&ins[1], &mut outs[0])
+    })
+    .inplace(&[(0, 0)])
+    .grad(Grad::Compose(|g, n| {
+        let lhs = g.apply1("_slice_assign_scalar", &n.ograds[..1], n.attrs)?;
+        let rhs = g.apply1("slice", &n.ograds[..1], n.attrs)?;
+        Ok(vec![Some(lhs), Some(rhs)])
+    }));
+
+pub static SLICE_ASSIGN_SCALAR: OpDef = OpDef::new("_slice_assign_scalar")
+    .aliases(&["_crop_assign_scalar", "_npi_slice_assign_scalar"])
+    .doc("A copy of the input in which a number replaces the region `data[begin[0]:end[0]:step[0], ...]`; see `slice`.")
+    .inputs(&[arg("data", "The array of which a region is replaced.")])
+    .params::<SliceAssignScalarParam>()
+    .shape(|p, io| {
+        let p = p.get::<SliceAssignScalarParam>();
+        same_lhs(io)?;
+        slice_shape(&io.ins[0], &p.begin, &p.end, &p.step).map(|_| ())
+    })
+    .forward(slice_assign_scalar)
+    .inplace(&[(0, 0)])
+    .grad(Grad::Compose(|g, n| {
+        let region: Vec<_> = n.attrs.iter().copied().filter(|(k, _)| *k != "scalar").collect();
+        Ok(vec![Some(g.apply1("_slice_assign_scalar", &n.ograds[..1], &region)?)])
+    }));
+
+/// The first input and the output have one shape.
+fn same_lhs(io: &mut ShapeIo<'_>) -> Result<()> {
+    let known = io.ins[0].clone();
+    io.assign_out(0, &known)?;
+    let known = io.outs[0].clone();
+    io.assign_in(0, &known)
+}
+
+fn copy_lhs(input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    if input.shared_with().is_none() {
+        out.bytes_mut()?.copy_from_slice(input.bytes()?);
+    }
+    Ok(())
+}
+
+fn slice_assign_scalar(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<SliceAssignScalarParam>();
+    let out = &mut outs[0];
+    copy_lhs(&ins[0], out)?;
+    let dims = out.shape().to_usize();
+    let region = Region::of_slice(&dims, &p.begin, &p.end, &p.step)?;
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let value = <T as Element>::from_f64(p.scalar);
+        movement::slice_fill(value, &region.count, &region.begin, &region.step, (out.slice_mut::<T>()?, &dims));
+        Ok(())
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+}
