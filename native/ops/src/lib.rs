@@ -3,6 +3,7 @@
 
 pub mod broadcast;
 pub mod elemwise;
+pub mod index;
 pub mod init;
 pub mod linalg;
 pub mod nn;
@@ -12,6 +13,7 @@ pub mod reduce;
 pub mod registry;
 pub mod rules;
 pub mod shape;
+pub mod sort;
 #[cfg(test)]
 #[allow(dead_code)] // Each family uses the part that it needs.
 mod testing;

@@ -29,6 +29,10 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::shape::RESHAPE,
     crate::shape::AXES,
     crate::shape::SLICE,
+    crate::shape::JOIN,
+    crate::shape::REPEAT,
+    crate::index::OPS,
+    crate::sort::OPS,
 ];
 
 struct Registry {

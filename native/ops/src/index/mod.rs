@@ -7,13 +7,13 @@ mod one_hot;
 mod pick;
 mod take;
 
+use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::dispatch;
 use ferromx_kernels::index::{self, BadIndex, Bounds};
 
 /// The operators of this family.
@@ -37,7 +37,7 @@ macro_rules! index_type {
 use index_type;
 
 fn bad_index(e: BadIndex) -> Error {
-    Error::Index(format!(
+    Error::Value(format!(
         "index {} (element {} of the indices) is out of bounds for an axis of length {}",
         e.index, e.place, e.len
     ))

@@ -8,7 +8,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
-use ferromx_core::params::{IndexDType, Params};
+use ferromx_core::params::IndexDType;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
@@ -131,7 +131,7 @@ params! {
     }
 }
 
-pub static SORT: OpDef = OpDef::new("sort")
+static SORT: OpDef = OpDef::new("sort")
     .aliases(&["_npi_sort"])
     .doc("Sorts the elements along an axis. A hidden second output holds their places before, for the gradient.")
     .inputs(&[arg("data", "The array to sort.")])
@@ -192,7 +192,7 @@ params! {
     }
 }
 
-pub static ARGSORT: OpDef = OpDef::new("argsort")
+static ARGSORT: OpDef = OpDef::new("argsort")
     .aliases(&["_npi_argsort"])
     .doc("The places along an axis that the elements have, listed in sorted order.")
     .inputs(&[arg("data", "The array to sort.")])
