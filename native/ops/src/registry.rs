@@ -31,6 +31,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::shape::SLICE,
     crate::shape::JOIN,
     crate::shape::REPEAT,
+    crate::shape::PAD,
     crate::index::OPS,
     crate::sort::OPS,
 ];

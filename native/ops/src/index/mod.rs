@@ -66,3 +66,6 @@ fn no_gradient(out: &mut Out<'_>) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

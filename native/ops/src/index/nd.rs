@@ -16,7 +16,8 @@ use super::{bad_index, data_dtype, index_type, no_gradient};
 use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{by_size, source, target};
 
-const INDICES: &str = "The coordinates, of shape (m, ...): indices[i, ...] counts along axis i, from the end where it is negative.";
+const INDICES: &str =
+    "The coordinates, of shape (m, ...): indices[i, ...] counts along axis i, from the end where it is negative.";
 
 pub static GATHER_ND: OpDef = OpDef::new("gather_nd")
     .aliases(&["_npi_gather_nd", "_npx_gather_nd"])
@@ -45,7 +46,10 @@ pub static GATHER_ND: OpDef = OpDef::new("gather_nd")
 
 /// The number of coordinates, which may not exceed the number of axes.
 fn leading(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usize>> {
-    ensure!(index_rank > 1, "the indices need two dimensions or more, the first one for the coordinates: got {indices}");
+    ensure!(
+        index_rank > 1,
+        "the indices need two dimensions or more, the first one for the coordinates: got {indices}"
+    );
     let Ok(m) = usize::try_from(indices.dim(0)) else { return Ok(None) };
     ensure!(m <= rank, "indices of shape {indices} have {m} coordinates, more than the {rank} axes they count along");
     Ok(Some(m))
@@ -54,9 +58,8 @@ fn leading(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usi
 /// The numbers of the rows that the coordinates mean, and the size of these rows.
 fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
-    let rows = index_type!(ctx, indices.dtype(), |I| {
-        index::rows_nd(indices.slice::<I>()?, outer).map_err(bad_index)
-    })?;
+    let rows =
+        index_type!(ctx, indices.dtype(), |I| { index::rows_nd(indices.slice::<I>()?, outer).map_err(bad_index) })?;
     Ok((rows, inner.iter().product()))
 }
 

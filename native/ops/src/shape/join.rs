@@ -4,7 +4,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{OpCtx, OpDef, arg};
-use ferromx_core::params::{Params, ParamValue};
+use ferromx_core::params::{ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
@@ -92,7 +92,10 @@ fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut common = Shape::of_rank(rank);
     for s in io.ins.iter().chain(io.outs.iter()) {
         let (so_far, mine) = (common.clone(), without_axis(s));
-        ensure!(common.assign(&mine), "Incompatible input shape: expected {so_far} (any length of axis {axis}), got {s}");
+        ensure!(
+            common.assign(&mine),
+            "Incompatible input shape: expected {so_far} (any length of axis {axis}), got {s}"
+        );
     }
     (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &common))?;
     io.assign_out(0, &common)?;
@@ -303,7 +306,10 @@ fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     for (i, length) in split_lengths(p, n)?.into_iter().enumerate() {
         let mut dims: Dims = io.ins[0].dims().into();
         if p.squeeze_axis {
-            ensure!(length == 1, "squeeze_axis needs parts of length 1, but part {i} of axis {axis} has length {length}");
+            ensure!(
+                length == 1,
+                "squeeze_axis needs parts of length 1, but part {i} of axis {axis} has length {length}"
+            );
             dims.remove(axis);
         } else {
             dims[axis] = length as i64;

@@ -3,6 +3,7 @@
 mod axes;
 mod join;
 pub(crate) mod moves;
+mod pad;
 mod repeat;
 mod reshape;
 mod slice;
@@ -19,3 +20,8 @@ pub static SLICE: &[&OpDef] = slice::OPS;
 pub static JOIN: &[&OpDef] = join::OPS;
 /// Copies side by side.
 pub static REPEAT: &[&OpDef] = repeat::OPS;
+/// Padding, and blocks of pixels.
+pub static PAD: &[&OpDef] = pad::OPS;
+
+#[cfg(test)]
+mod tests;

@@ -310,7 +310,10 @@ fn slice_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 pub static SLICE_ASSIGN: OpDef = OpDef::new("_slice_assign")
     .aliases(&["_crop_assign", "_npi_slice_assign"])
     .doc("A copy of lhs in which rhs replaces the region `lhs[begin[0]:end[0]:step[0], ...]`; see `slice`.")
-    .inputs(&[arg("lhs", "The array of which a region is replaced."), arg("rhs", "The new elements, in the region's shape.")])
+    .inputs(&[
+        arg("lhs", "The array of which a region is replaced."),
+        arg("rhs", "The new elements, in the region's shape."),
+    ])
     .params::<SliceParam>()
     .shape(|p, io| {
         let p = p.get::<SliceParam>();

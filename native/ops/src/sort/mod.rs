@@ -81,9 +81,10 @@ fn to_places<T: Item>(grad: &[T], (outer, n, inner): Around, places: &[i32], k: 
         for j in 0..k {
             for i in 0..inner {
                 let from = (o * k + j) * inner + i;
-                let place = usize::try_from(places[from]).ok().filter(|p| *p < n).ok_or_else(|| {
-                    Error::value(format!("{} is no place in a row of {n} elements", places[from]))
-                })?;
+                let place = usize::try_from(places[from])
+                    .ok()
+                    .filter(|p| *p < n)
+                    .ok_or_else(|| Error::value(format!("{} is no place in a row of {n} elements", places[from])))?;
                 dst[(o * n + place) * inner + i] = grad[from];
             }
         }
@@ -211,3 +212,6 @@ static ARGSORT: OpDef = OpDef::new("argsort")
         })
     })
     .grad(Grad::Zero);
+
+#[cfg(test)]
+mod tests;
