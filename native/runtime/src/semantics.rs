@@ -1,6 +1,7 @@
 //! Legacy and numpy shape semantics, per thread, and the conversion of shapes at the boundary.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::shape::{Dims, Shape};
@@ -9,9 +10,41 @@ thread_local! {
     static NUMPY_SHAPE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Whether numpy semantics hold on every thread.
+static NUMPY_SHAPE_EVERYWHERE: AtomicBool = AtomicBool::new(false);
+
 /// Whether numpy semantics hold on this thread: -1 is an unknown dimension, 0 a dimension without elements.
 pub fn is_numpy_shape() -> bool {
-    NUMPY_SHAPE.get()
+    NUMPY_SHAPE.get() || NUMPY_SHAPE_EVERYWHERE.load(Ordering::Relaxed)
+}
+
+/// Where numpy semantics hold, as `MXIsNumpyShape` counts: 0 not here, 1 on this thread, 2 on every thread.
+pub fn numpy_shape_code() -> i32 {
+    match NUMPY_SHAPE_EVERYWHERE.load(Ordering::Relaxed) {
+        true => 2,
+        false => i32::from(NUMPY_SHAPE.get()),
+    }
+}
+
+/// Sets where numpy semantics hold by a code of [`numpy_shape_code`]; 0 ends them on this thread and everywhere.
+///
+/// # Errors
+/// Another code.
+pub fn set_numpy_shape_code(code: i32) -> Result<()> {
+    match code {
+        0 => {
+            NUMPY_SHAPE.set(false);
+            NUMPY_SHAPE_EVERYWHERE.store(false, Ordering::Relaxed);
+        }
+        1 => NUMPY_SHAPE.set(true),
+        2 => NUMPY_SHAPE_EVERYWHERE.store(true, Ordering::Relaxed),
+        _ => {
+            return Err(Error::Value(format!(
+                "numpy shape {code} is unknown: use 0 (off), 1 (on this thread) or 2 (on every thread)"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Sets numpy semantics on this thread and returns what it was before.

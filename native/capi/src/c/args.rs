@@ -1,20 +1,141 @@
 //! Arguments that come as pointers: checked for null, then read.
 
-use std::ffi::{CStr, c_char};
+use std::borrow::Cow;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::symbol::Symbol;
+use smallvec::SmallVec;
+
+use super::types::{NDArrayHandle, SymbolHandle};
+use crate::handle;
+
+/// Keys and values as they came.
+pub type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>;
+
+/// A few arrays.
+pub type Tensors = SmallVec<[Arc<Tensor>; 4]>;
 
 fn null(what: &str) -> Error {
     Error::Value(format!("the pointer {what} is null"))
 }
 
+/// The number that a handle is.
+pub fn id(handle: *const c_void) -> u64 {
+    handle.addr() as u64
+}
+
+/// A number as a handle.
+pub fn raw(handle: u64) -> *mut c_void {
+    std::ptr::without_provenance_mut(handle as usize)
+}
+
 /// A C string. Bytes that are no UTF-8 are replaced.
-pub fn text(p: *const c_char, what: &str) -> Result<String> {
+pub fn text<'a>(p: *const c_char, what: &str) -> Result<Cow<'a, str>> {
     if p.is_null() {
         return Err(null(what));
     }
-    // SAFETY: not null; by the contract of the C API it points to a string that ends with a zero byte.
-    Ok(unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned())
+    // SAFETY: not null; by the contract of the C API it points to a string that ends with a zero byte and stays as it is during
+    // the call.
+    Ok(unsafe { CStr::from_ptr(p) }.to_string_lossy())
+}
+
+/// A C string that may be left out.
+pub fn optional_text<'a>(p: *const c_char) -> Option<Cow<'a, str>> {
+    text(p, "").ok()
+}
+
+/// `n` values. Null is fine where there are none.
+pub fn slice<'a, T>(p: *const T, n: usize, what: &str) -> Result<&'a [T]> {
+    if n == 0 {
+        return Ok(&[]);
+    }
+    if p.is_null() {
+        return Err(null(what));
+    }
+    if n > isize::MAX as usize / size_of::<T>().max(1) {
+        return Err(Error::Value(format!("{what} cannot have {n} elements")));
+    }
+    if !p.is_aligned() {
+        return Err(Error::Value(format!("the pointer {what} is not aligned to its elements")));
+    }
+    // SAFETY: not null, aligned, of a possible size; by the contract of the C API there are `n` values, which stay as they are
+    // during the call.
+    Ok(unsafe { std::slice::from_raw_parts(p, n) })
+}
+
+/// A number of elements that came as a signed number.
+pub fn count(n: c_int, what: &str) -> Result<usize> {
+    usize::try_from(n).map_err(|_| Error::Value(format!("{what} is {n}: a number of elements cannot be negative")))
+}
+
+/// `n` C strings.
+pub fn texts(p: *mut *const c_char, n: usize, what: &str) -> Result<Vec<String>> {
+    slice(p, n, what)?.iter().map(|s| Ok(text(*s, what)?.into_owned())).collect()
+}
+
+/// `n` keys and values.
+pub fn pairs<'a>(keys: *mut *const c_char, values: *mut *const c_char, n: usize) -> Result<Pairs<'a>> {
+    let (keys, values) = (slice(keys, n, "keys")?, slice(values, n, "vals")?);
+    keys.iter().zip(values).map(|(k, v)| Ok((text(*k, "keys")?, text(*v, "vals")?))).collect()
+}
+
+/// [`pairs`] as attributes.
+pub fn attrs(keys: *mut *const c_char, values: *mut *const c_char, n: usize) -> Result<Attrs> {
+    Ok(pairs(keys, values, n)?.into_iter().map(|(k, v)| (k.into_owned(), v.into_owned())).collect())
+}
+
+/// The array of a handle.
+pub fn array(handle: NDArrayHandle) -> Result<NDArray> {
+    handle::tensor(id(handle))?.array()
+}
+
+/// The tensors of `n` handles.
+pub fn tensors(handles: *const NDArrayHandle, n: usize, what: &str) -> Result<Tensors> {
+    slice(handles, n, what)?.iter().map(|h| handle::tensor(id(*h))).collect()
+}
+
+/// The arrays of `n` handles.
+pub fn arrays(handles: *const NDArrayHandle, n: usize, what: &str) -> Result<Vec<NDArray>> {
+    slice(handles, n, what)?.iter().map(|h| array(*h)).collect()
+}
+
+/// What `n` handles stand for, where null stands for nothing. A null list is one of nulls.
+pub fn optional<T>(
+    handles: *const NDArrayHandle,
+    n: usize,
+    get: impl Fn(NDArrayHandle) -> Result<T>,
+) -> Result<Vec<Option<T>>> {
+    if handles.is_null() {
+        return Ok((0..n).map(|_| None).collect());
+    }
+    slice(handles, n, "handles")?.iter().map(|h| if h.is_null() { Ok(None) } else { get(*h).map(Some) }).collect()
+}
+
+/// The symbols of `n` handles.
+pub fn symbols(handles: *const SymbolHandle, n: usize, what: &str) -> Result<Vec<Symbol>> {
+    slice(handles, n, what)?.iter().map(|h| handle::symbol(id(*h))).collect()
+}
+
+/// Checks the devices of `ctx_group` names. All host devices share one memory, so a group needs no copies.
+pub fn check_groups(
+    n: u32,
+    names: *mut *const c_char,
+    device_types: *const c_int,
+    device_ids: *const c_int,
+) -> Result<()> {
+    let n = n as usize;
+    texts(names, n, "map_keys")?;
+    let types = slice(device_types, n, "map_dev_types")?;
+    for (t, id) in types.iter().zip(slice(device_ids, n, "map_dev_ids")?) {
+        Context::from_codes(*t, *id)?;
+    }
+    Ok(())
 }
 
 /// Writes a result through a pointer.
@@ -24,5 +145,51 @@ pub fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     }
     // SAFETY: not null; by the contract of the C API it points to memory for one value.
     unsafe { out.write(value) };
+    Ok(())
+}
+
+/// The value behind a pointer that is read and written.
+pub fn get<T: Copy>(p: *const T, what: &str) -> Result<T> {
+    Ok(slice(p, 1, what)?[0])
+}
+
+/// Copies the elements of an array to foreign memory that holds `n` of them.
+pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
+    check_size(array, n)?;
+    if n > 0 && data.is_null() {
+        return Err(null("data"));
+    }
+    ferromx_core::storage::read_bytes(array, |from| {
+        // SAFETY: by the contract of the C API `data` has room for `n` elements, which is what `from` holds; it may be the
+        // array's own memory, got by MXNDArrayGetData.
+        unsafe { std::ptr::copy(from.as_ptr(), data.cast::<u8>(), from.len()) }
+    });
+    Ok(())
+}
+
+/// Copies `n` elements from foreign memory into an array.
+pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
+    check_size(array, n)?;
+    if n > 0 && data.is_null() {
+        return Err(null("data"));
+    }
+    let is_bool = array.dtype() == ferromx_core::dtype::DType::Bool;
+    ferromx_core::storage::write_bytes(array, |to| {
+        // SAFETY: as in `copy_to`, with the roles exchanged.
+        unsafe { std::ptr::copy(data.cast::<u8>(), to.as_mut_ptr(), to.len()) }
+        if is_bool {
+            to.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+        }
+    });
+    Ok(())
+}
+
+fn check_size(array: &NDArray, n: usize) -> Result<()> {
+    ferromx_core::ensure!(
+        n == array.len(),
+        "the array of shape {} has {} elements, but {n} were to be copied: sizes are in elements and must be equal",
+        array.shape(),
+        array.len()
+    );
     Ok(())
 }

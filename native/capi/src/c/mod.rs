@@ -3,8 +3,16 @@
 #![allow(unsafe_code)]
 
 mod args;
+mod autograd;
+mod files;
+mod imperative;
+mod library;
+mod ndarray;
+mod number;
 mod operators;
 mod ret;
+mod symbol;
+mod types;
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};

@@ -2,47 +2,88 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use ferromx_core::error::Result;
 use ferromx_ops::registry;
 
-use super::args::{put, text};
+use super::args::{id, put, raw, text};
 use super::guard;
-use super::ret::Ret;
+use super::ret::{Ret, put_text, put_texts};
+use super::types::{AtomicSymbolCreator, FunctionHandle, OpHandle};
 use crate::handle;
+
+fn put_operators(function: &'static str, size: *mut u32, out: *mut *mut *mut c_void) -> Result<()> {
+    let all = registry::all().map(|op| Ok(raw(handle::operator(op.name)?))).collect::<Result<Vec<_>>>()?;
+    let mut ret = Ret::new();
+    put(size, all.len() as u32, "out_size")?;
+    put(out, ret.list(all), "out_array")?;
+    ret.keep(function);
+    Ok(())
+}
 
 /// Lists the names and aliases of all operators. The array is valid until the next call on this thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn MXListAllOpNames(out_size: *mut u32, out_array: *mut *const *const c_char) -> c_int {
-    guard(|| {
-        let mut ret = Ret::new();
-        put(out_size, registry::names().len() as u32, "out_size")?;
-        put(out_array, ret.texts(registry::names()), "out_array")?;
-        ret.keep("MXListAllOpNames");
-        Ok(())
-    })
+pub extern "C" fn MXListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
+    guard(|| put_texts("MXListAllOpNames", registry::names(), out_size, out_array))
+}
+
+/// As `MXListAllOpNames`.
+#[unsafe(no_mangle)]
+pub extern "C" fn NNListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
+    guard(|| put_texts("NNListAllOpNames", registry::names(), out_size, out_array))
+}
+
+/// Lists the handle of every operator once, without its aliases. The array is valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolListAtomicSymbolCreators(
+    out_size: *mut u32,
+    out_array: *mut *mut AtomicSymbolCreator,
+) -> c_int {
+    guard(|| put_operators("MXSymbolListAtomicSymbolCreators", out_size, out_array))
+}
+
+/// As `MXSymbolListAtomicSymbolCreators`.
+#[unsafe(no_mangle)]
+pub extern "C" fn NNListUniqueOps(out_size: *mut u32, out_array: *mut *mut OpHandle) -> c_int {
+    guard(|| put_operators("NNListUniqueOps", out_size, out_array))
 }
 
 /// Gives the handle of an operator. It is never freed.
 #[unsafe(no_mangle)]
-pub extern "C" fn NNGetOpHandle(op_name: *const c_char, op_out: *mut *const c_void) -> c_int {
-    guard(|| put(op_out, handle::operator(&text(op_name, "op_name")?)? as usize as *const c_void, "op_out"))
+pub extern "C" fn NNGetOpHandle(op_name: *const c_char, op_out: *mut OpHandle) -> c_int {
+    guard(|| put(op_out, raw(handle::operator(&text(op_name, "op_name")?)?), "op_out"))
+}
+
+/// Gives the name of an operator, valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolGetAtomicSymbolName(creator: AtomicSymbolCreator, name: *mut *const c_char) -> c_int {
+    guard(|| put_text("MXSymbolGetAtomicSymbolName", handle::operator_of(id(creator))?.0, name))
+}
+
+/// Lists the legacy functions on arrays. There are none: operators do all they did.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXListFunctions(out_size: *mut u32, out_array: *mut *mut FunctionHandle) -> c_int {
+    guard(|| {
+        put(out_size, 0, "out_size")?;
+        put(out_array, std::ptr::null_mut(), "out_array")
+    })
 }
 
 /// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
 /// (empty if their number is fixed), and its return type. All pointers are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
-    creator: *const c_void,
+    creator: AtomicSymbolCreator,
     name: *mut *const c_char,
     description: *mut *const c_char,
     num_args: *mut u32,
-    arg_names: *mut *const *const c_char,
-    arg_type_infos: *mut *const *const c_char,
-    arg_descriptions: *mut *const *const c_char,
+    arg_names: *mut *mut *const c_char,
+    arg_type_infos: *mut *mut *const c_char,
+    arg_descriptions: *mut *mut *const c_char,
     key_var_num_args: *mut *const c_char,
     return_type: *mut *const c_char,
 ) -> c_int {
     guard(|| {
-        let (op, def) = handle::operator_of(creator as usize as u64)?;
+        let (op, def) = handle::operator_of(id(creator))?;
         let arguments = def.arguments();
         let mut ret = Ret::new();
         put(name, ret.text(op), "name")?;
@@ -56,6 +97,36 @@ pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
             put(return_type, ret.text(""), "return_type")?;
         }
         ret.keep("MXSymbolGetAtomicSymbolInfo");
+        Ok(())
+    })
+}
+
+/// Describes an operator as `MXSymbolGetAtomicSymbolInfo`; `real_name` is the name that its aliases stand for.
+#[unsafe(no_mangle)]
+pub extern "C" fn NNGetOpInfo(
+    op: OpHandle,
+    real_name: *mut *const c_char,
+    description: *mut *const c_char,
+    num_doc_args: *mut u32,
+    arg_names: *mut *mut *const c_char,
+    arg_type_infos: *mut *mut *const c_char,
+    arg_descriptions: *mut *mut *const c_char,
+    return_type: *mut *const c_char,
+) -> c_int {
+    guard(|| {
+        let (_, def) = handle::operator_of(id(op))?;
+        let arguments = def.arguments();
+        let mut ret = Ret::new();
+        put(real_name, ret.text(def.name), "real_name")?;
+        put(description, ret.text(def.doc), "description")?;
+        put(num_doc_args, arguments.len() as u32, "num_doc_args")?;
+        put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
+        put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;
+        put(arg_descriptions, ret.texts(arguments.iter().map(|a| a.2)), "arg_descriptions")?;
+        if !return_type.is_null() {
+            put(return_type, ret.text(""), "return_type")?;
+        }
+        ret.keep("NNGetOpInfo");
         Ok(())
     })
 }

@@ -1,18 +1,35 @@
 //! What functions return by pointer: owned by this thread, valid until the same function is called on it again.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
+
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_runtime::imperative::Tensor;
+
+use super::args::{put, raw};
+use super::types::NDArrayHandle;
+use crate::handle::insert_tensor;
 
 /// Everything that one function returned last.
 #[derive(Default)]
 struct Returned {
     texts: Vec<CString>,
-    lists: Vec<Vec<*const c_void>>,
+    lists: Vec<Box<dyn Any>>,
+}
+
+/// Handles and storage types of the outputs of one operator.
+#[derive(Default)]
+struct Invoked {
+    handles: Vec<NDArrayHandle>,
+    storage_types: Vec<c_int>,
 }
 
 thread_local! {
     static RETURNED: RefCell<HashMap<&'static str, Returned>> = RefCell::default();
+    static INVOKED: RefCell<Invoked> = RefCell::default();
 }
 
 /// Builds the results of one call.
@@ -32,19 +49,81 @@ impl Ret {
     }
 
     /// A list of strings.
-    pub fn texts<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) -> *const *const c_char {
-        let list: Vec<*const c_void> = items.into_iter().map(|s| self.text(s.as_ref()).cast()).collect();
-        self.list(list).cast()
+    pub fn texts<S: AsRef<str>>(&mut self, items: impl IntoIterator<Item = S>) -> *mut *const c_char {
+        let list: Vec<*const c_char> = items.into_iter().map(|s| self.text(s.as_ref())).collect();
+        self.list(list)
     }
 
-    /// A list of handles or pointers.
-    pub fn list(&mut self, items: Vec<*const c_void>) -> *const *const c_void {
-        self.0.lists.push(items);
-        self.0.lists[self.0.lists.len() - 1].as_ptr()
+    /// A list of numbers, handles or pointers. Its elements do not move when it is kept.
+    pub fn list<T: 'static>(&mut self, mut items: Vec<T>) -> *mut T {
+        let p = items.as_mut_ptr();
+        self.0.lists.push(Box::new(items));
+        p
+    }
+
+    /// A list of new array handles, null for `None`.
+    pub fn arrays<'a>(&mut self, items: impl IntoIterator<Item = Option<&'a NDArray>>) -> *mut NDArrayHandle {
+        let handle = |a: &NDArray| raw(insert_tensor(Tensor::new(a.clone())));
+        self.list(items.into_iter().map(|a| a.map_or(std::ptr::null_mut(), handle)).collect())
     }
 
     /// Keeps the results until `function` is called on this thread again.
     pub fn keep(self, function: &'static str) {
-        RETURNED.with_borrow_mut(|all| all.insert(function, self.0));
+        // What the last call returned is dropped after the store is free again.
+        let _last = RETURNED.with_borrow_mut(|all| all.insert(function, self.0));
     }
+}
+
+/// Returns a list of strings and its length through pointers.
+pub fn put_texts<S: AsRef<str>>(
+    function: &'static str,
+    items: &[S],
+    size: *mut u32,
+    out: *mut *mut *const c_char,
+) -> Result<()> {
+    let mut ret = Ret::new();
+    put(size, items.len() as u32, "out_size")?;
+    put(out, ret.texts(items), "out_str_array")?;
+    ret.keep(function);
+    Ok(())
+}
+
+/// Returns a string through a pointer.
+pub fn put_text(function: &'static str, text: &str, out: *mut *const c_char) -> Result<()> {
+    let mut ret = Ret::new();
+    put(out, ret.text(text), "out")?;
+    ret.keep(function);
+    Ok(())
+}
+
+/// Returns a string, or null if there is none, and whether there is one.
+pub fn put_optional_text(
+    function: &'static str,
+    text: Option<&str>,
+    out: *mut *const c_char,
+    success: *mut c_int,
+) -> Result<()> {
+    put(success, c_int::from(text.is_some()), "success")?;
+    match text {
+        Some(text) => put_text(function, text, out),
+        None => put(out, std::ptr::null(), "out"),
+    }
+}
+
+/// Returns a new handle through a pointer; the caller frees it.
+pub fn put_handle(out: *mut *mut c_void, new: impl FnOnce() -> Result<u64>) -> Result<()> {
+    // Checked first, so that no handle is made that nobody gets.
+    put(out, std::ptr::null_mut(), "out")?;
+    put(out, raw(new()?), "out")
+}
+
+/// The handles of an operator's outputs and as many dense storage types, valid until this is called on this thread again.
+pub fn invoked(handles: impl Iterator<Item = u64>) -> (*mut NDArrayHandle, *const c_int) {
+    INVOKED.with_borrow_mut(|last| {
+        last.handles.clear();
+        last.handles.extend(handles.map(raw));
+        last.storage_types.clear();
+        last.storage_types.resize(last.handles.len(), 0);
+        (last.handles.as_mut_ptr(), last.storage_types.as_ptr())
+    })
 }

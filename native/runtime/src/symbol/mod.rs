@@ -37,6 +37,11 @@ impl Symbol {
         Symbol { outputs: vec![NodeEntry { node: Node::variable(name, attrs), index: 0 }] }
     }
 
+    /// The symbol of a variable that is in a graph.
+    pub fn of_variable(node: Arc<Node>) -> Symbol {
+        Symbol { outputs: vec![NodeEntry { node, index: 0 }] }
+    }
+
     /// Several symbols as one, with all their outputs in order.
     pub fn group(symbols: &[Symbol]) -> Symbol {
         Symbol { outputs: symbols.iter().flat_map(|s| s.outputs.iter().cloned()).collect() }

@@ -1,0 +1,126 @@
+//! Recording operators and computing gradients.
+
+use std::ffi::c_int;
+
+use ferromx_core::error::Result;
+use ferromx_core::storage::Req;
+use ferromx_runtime::imperative::{self, GradientRequest};
+
+use super::args::{id, optional, put, raw, slice, tensors};
+use super::guard;
+use super::ret::Ret;
+use super::types::NDArrayHandle;
+use crate::handle::{insert_tensor, tensor};
+
+fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, is_train: bool) -> Result<()> {
+    let heads = tensors(heads, n as usize, "output_handles")?;
+    let head_grads = optional(head_grads, n as usize, |h| tensor(id(h)))?;
+    imperative::backward(&heads, &head_grads, &[], false, is_train)?;
+    Ok(())
+}
+
+/// Switches recording on this thread and gives what it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradSetIsRecording(is_recording: c_int, prev: *mut c_int) -> c_int {
+    guard(|| {
+        put(prev, c_int::from(imperative::is_recording()), "prev")?;
+        imperative::set_recording(is_recording != 0);
+        Ok(())
+    })
+}
+
+/// Switches training mode on this thread and gives what it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradSetIsTraining(is_training: c_int, prev: *mut c_int) -> c_int {
+    guard(|| {
+        put(prev, c_int::from(imperative::is_training()), "prev")?;
+        imperative::set_training(is_training != 0);
+        Ok(())
+    })
+}
+
+/// Tells whether operators on this thread are recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradIsRecording(curr: *mut bool) -> c_int {
+    guard(|| put(curr, imperative::is_recording(), "curr"))
+}
+
+/// Tells whether operators on this thread run in training mode.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradIsTraining(curr: *mut bool) -> c_int {
+    guard(|| put(curr, imperative::is_training(), "curr"))
+}
+
+/// Marks arrays as variables. Each has an array for its gradient and a request: 0 none, 1 write, 3 add.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradMarkVariables(
+    num_var: u32,
+    var_handles: *mut NDArrayHandle,
+    reqs_array: *mut u32,
+    grad_handles: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let n = num_var as usize;
+        let variables = tensors(var_handles, n, "var_handles")?;
+        let gradients = tensors(grad_handles, n, "grad_handles")?;
+        let requests = (gradients.into_iter().zip(slice(reqs_array, n, "reqs_array")?))
+            .map(|(array, req)| Ok(GradientRequest { array, req: Req::from_code(*req)? }))
+            .collect::<Result<Vec<_>>>()?;
+        imperative::mark_variables(&variables, &requests)
+    })
+}
+
+/// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. What
+/// was recorded lives as long as its arrays, whatever `retain_graph` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradBackward(
+    num_output: u32,
+    output_handles: *mut NDArrayHandle,
+    ograd_handles: *mut NDArrayHandle,
+    retain_graph: c_int,
+) -> c_int {
+    guard(|| {
+        let _ = retain_graph;
+        backward(num_output, output_handles, ograd_handles, true)
+    })
+}
+
+/// As `MXAutogradBackward`; with variables, their gradients are returned instead: new handles, which the caller frees, and their
+/// storage types, in lists that are valid until the next call on this thread. `create_graph` records the computation of the
+/// gradients, so that they have gradients themselves.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradBackwardEx(
+    num_output: u32,
+    output_handles: *mut NDArrayHandle,
+    ograd_handles: *mut NDArrayHandle,
+    num_variables: u32,
+    var_handles: *mut NDArrayHandle,
+    retain_graph: c_int,
+    create_graph: c_int,
+    is_train: c_int,
+    grad_handles: *mut *mut NDArrayHandle,
+    grad_stypes: *mut *mut c_int,
+) -> c_int {
+    guard(|| {
+        let _ = retain_graph;
+        let n = num_output as usize;
+        let heads = tensors(output_handles, n, "output_handles")?;
+        let head_grads = optional(ograd_handles, n, |h| tensor(id(h)))?;
+        let variables = tensors(var_handles, num_variables as usize, "var_handles")?;
+        let gradients = imperative::backward(&heads, &head_grads, &variables, create_graph != 0, is_train != 0)?;
+        if num_variables == 0 {
+            return Ok(());
+        }
+        let mut ret = Ret::new();
+        put(grad_stypes, ret.list(vec![0 as c_int; gradients.len()]), "grad_stypes")?;
+        put(grad_handles, ret.list(gradients.into_iter().map(|g| raw(insert_tensor(g))).collect()), "grad_handles")?;
+        ret.keep("MXAutogradBackwardEx");
+        Ok(())
+    })
+}
+
+/// As `MXAutogradBackward` with gradients of ones.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradComputeGradient(num_output: u32, output_handles: *mut NDArrayHandle) -> c_int {
+    guard(|| backward(num_output, output_handles, std::ptr::null_mut(), true))
+}

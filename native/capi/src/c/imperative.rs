@@ -1,0 +1,76 @@
+//! Operators on arrays, one call at a time.
+
+use std::ffi::{c_char, c_int};
+
+use ferromx_core::error::Result;
+use ferromx_runtime::imperative;
+
+use super::args::{count, get, id, pairs, put, tensors};
+use super::guard;
+use super::ret::invoked;
+use super::types::{AtomicSymbolCreator, NDArrayHandle};
+use crate::handle::{insert_tensor, operator_of};
+
+/// Runs an operator; returns the storage types of its outputs.
+fn invoke(
+    creator: AtomicSymbolCreator,
+    (inputs, num_inputs): (*mut NDArrayHandle, c_int),
+    (outputs, num_outputs): (*mut *mut NDArrayHandle, *mut c_int),
+    (keys, values, num_params): (*mut *const c_char, *mut *const c_char, c_int),
+) -> Result<*const c_int> {
+    let (name, _) = operator_of(id(creator))?;
+    let inputs = tensors(inputs, count(num_inputs, "num_inputs")?, "inputs")?;
+    let pairs = pairs(keys, values, count(num_params, "num_params")?)?;
+    let attrs = pairs.iter().map(|(k, v)| (&**k, &**v));
+    let given = get(outputs, "outputs")?;
+    if given.is_null() {
+        put(num_outputs, 0, "num_outputs")?;
+        let results = imperative::call(name, attrs, &inputs, &[])?;
+        put(num_outputs, results.len() as c_int, "num_outputs")?;
+        let (handles, storage_types) = invoked(results.into_iter().map(insert_tensor));
+        put(outputs, handles, "outputs")?;
+        return Ok(storage_types);
+    }
+    let n = count(get(num_outputs, "num_outputs")?, "num_outputs")?;
+    let given = tensors(given, n, "outputs")?;
+    imperative::call(name, attrs, &inputs, &given)?;
+    Ok(invoked(std::iter::repeat_n(0, n)).1)
+}
+
+/// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
+/// returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXImperativeInvoke(
+    creator: AtomicSymbolCreator,
+    num_inputs: c_int,
+    inputs: *mut NDArrayHandle,
+    num_outputs: *mut c_int,
+    outputs: *mut *mut NDArrayHandle,
+    num_params: c_int,
+    param_keys: *mut *const c_char,
+    param_vals: *mut *const c_char,
+) -> c_int {
+    guard(|| {
+        invoke(creator, (inputs, num_inputs), (outputs, num_outputs), (param_keys, param_vals, num_params)).map(|_| ())
+    })
+}
+
+/// As `MXImperativeInvoke`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXImperativeInvokeEx(
+    creator: AtomicSymbolCreator,
+    num_inputs: c_int,
+    inputs: *mut NDArrayHandle,
+    num_outputs: *mut c_int,
+    outputs: *mut *mut NDArrayHandle,
+    num_params: c_int,
+    param_keys: *mut *const c_char,
+    param_vals: *mut *const c_char,
+    out_stypes: *mut *const c_int,
+) -> c_int {
+    guard(|| {
+        let types =
+            invoke(creator, (inputs, num_inputs), (outputs, num_outputs), (param_keys, param_vals, num_params))?;
+        put(out_stypes, types, "out_stypes")
+    })
+}

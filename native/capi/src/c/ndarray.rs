@@ -1,0 +1,351 @@
+//! Arrays: creation, views, facts, copies, waiting, their place on the tape.
+
+use std::ffi::{c_int, c_void};
+
+use ferromx_core::context::Context;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::imperative::{self, Tensor};
+use ferromx_runtime::{arrays, semantics};
+
+use super::args::{array, copy_from, copy_to, count, id, put, raw, slice};
+use super::guard;
+use super::number::Number;
+use super::ret::{Ret, put_handle};
+use super::types::NDArrayHandle;
+use crate::handle::{self, insert_tensor, tensor};
+
+fn create<D: Number>(
+    shape: *const D,
+    ndim: usize,
+    device: (c_int, c_int),
+    dtype: c_int,
+    out: *mut NDArrayHandle,
+) -> Result<()> {
+    let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
+    let shape = semantics::shape_from_user(Some(&dims))?;
+    let context = Context::from_codes(device.0, device.1)?;
+    put_handle(out, || Ok(insert_tensor(Tensor::new(arrays::create(&shape, dtype, context)?))))
+}
+
+/// The shape of an array; one that nothing was written to has an unknown rank.
+fn put_shape<N: Number, D: Number>(
+    function: &'static str,
+    handle: NDArrayHandle,
+    ndim: *mut N,
+    data: *mut *const D,
+) -> Result<()> {
+    let tensor = tensor(id(handle))?;
+    let shape = if tensor.is_empty() { Shape::unknown() } else { tensor.array()?.shape().clone() };
+    let dims = semantics::shape_to_user(&shape);
+    let mut ret = Ret::new();
+    put(ndim, N::from_i64(dims.as_ref().map_or(-1, |d| d.len() as i64))?, "out_dim")?;
+    let dims = dims.iter().flatten().map(|d| D::from_i64(*d)).collect::<Result<_>>()?;
+    put(data, ret.list(dims).cast_const(), "out_pdata")?;
+    ret.keep(function);
+    Ok(())
+}
+
+/// Makes an array without shape and memory, for an operator to write its output to.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateNone(out: *mut NDArrayHandle) -> c_int {
+    guard(|| put_handle(out, || Ok(insert_tensor(Tensor::default()))))
+}
+
+/// Makes an array of 32-bit floats with unspecified content. Memory is reserved at once whatever `delay_alloc` is; the system
+/// provides it when it is first written.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreate(
+    shape: *const u32,
+    ndim: u32,
+    dev_type: c_int,
+    dev_id: c_int,
+    delay_alloc: c_int,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let _ = delay_alloc;
+        create(shape, ndim as usize, (dev_type, dev_id), 0, out)
+    })
+}
+
+/// Makes an array of any type with unspecified content; otherwise as `MXNDArrayCreate`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateEx(
+    shape: *const u32,
+    ndim: u32,
+    dev_type: c_int,
+    dev_id: c_int,
+    delay_alloc: c_int,
+    dtype: c_int,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let _ = delay_alloc;
+        create(shape, ndim as usize, (dev_type, dev_id), dtype, out)
+    })
+}
+
+/// Makes an array with 64-bit dimensions; otherwise as `MXNDArrayCreateEx`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateEx64(
+    shape: *const i64,
+    ndim: c_int,
+    dev_type: c_int,
+    dev_id: c_int,
+    delay_alloc: c_int,
+    dtype: c_int,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let _ = delay_alloc;
+        create(shape, count(ndim, "ndim")?, (dev_type, dev_id), dtype, out)
+    })
+}
+
+/// Frees a handle; null is nothing. The memory lives on while views, executors or recorded operators use it.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayFree(handle: NDArrayHandle) -> c_int {
+    guard(|| handle::free(id(handle), "NDArray"))
+}
+
+/// Makes a second handle of an array.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXShallowCopyNDArray(src: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(src))?;
+        put_handle(out, || Ok(insert_tensor(tensor)))
+    })
+}
+
+/// Makes a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySlice(
+    handle: NDArrayHandle,
+    slice_begin: u32,
+    slice_end: u32,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let source = tensor(id(handle))?;
+        put_handle(out, || Ok(insert_tensor(imperative::slice(&source, slice_begin.into(), slice_end.into())?)))
+    })
+}
+
+/// As `MXNDArraySlice`, with 64-bit positions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySlice64(
+    handle: NDArrayHandle,
+    slice_begin: i64,
+    slice_end: i64,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let source = tensor(id(handle))?;
+        put_handle(out, || Ok(insert_tensor(imperative::slice(&source, slice_begin, slice_end)?)))
+    })
+}
+
+/// Makes a view of row `idx` without the first axis, recorded like an operator.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayAt(handle: NDArrayHandle, idx: u32, out: *mut NDArrayHandle) -> c_int {
+    guard(|| {
+        let source = tensor(id(handle))?;
+        put_handle(out, || Ok(insert_tensor(imperative::at(&source, idx.into())?)))
+    })
+}
+
+/// As `MXNDArrayAt`, with a 64-bit position.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayAt64(handle: NDArrayHandle, idx: i64, out: *mut NDArrayHandle) -> c_int {
+    guard(|| {
+        let source = tensor(id(handle))?;
+        put_handle(out, || Ok(insert_tensor(imperative::at(&source, idx)?)))
+    })
+}
+
+/// Makes a view under another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 mean what they mean to
+/// the operator `Reshape`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayReshape(
+    handle: NDArrayHandle,
+    ndim: c_int,
+    dims: *mut c_int,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let source = tensor(id(handle))?;
+        let dims: Vec<i64> = slice(dims, count(ndim, "ndim")?, "dims")?.iter().map(|d| i64::from(*d)).collect();
+        put_handle(out, || Ok(insert_tensor(imperative::reshape(&source, &dims, false)?)))
+    })
+}
+
+/// As `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayReshape64(
+    handle: NDArrayHandle,
+    ndim: c_int,
+    dims: *mut i64,
+    reverse: bool,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let source = tensor(id(handle))?;
+        let dims = slice(dims, count(ndim, "ndim")?, "dims")?;
+        put_handle(out, || Ok(insert_tensor(imperative::reshape(&source, dims, reverse)?)))
+    })
+}
+
+/// Gives the shape. The numbers are valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetShape(handle: NDArrayHandle, out_dim: *mut u32, out_pdata: *mut *const u32) -> c_int {
+    guard(|| put_shape("MXNDArrayGetShape", handle, out_dim, out_pdata))
+}
+
+/// Gives the shape with signed numbers; an unknown rank is -1 in numpy semantics. Valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetShapeEx(
+    handle: NDArrayHandle,
+    out_dim: *mut c_int,
+    out_pdata: *mut *const c_int,
+) -> c_int {
+    guard(|| put_shape("MXNDArrayGetShapeEx", handle, out_dim, out_pdata))
+}
+
+/// Gives the shape with 64-bit numbers. Valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetShapeEx64(
+    handle: NDArrayHandle,
+    out_dim: *mut c_int,
+    out_pdata: *mut *const i64,
+) -> c_int {
+    guard(|| put_shape("MXNDArrayGetShapeEx64", handle, out_dim, out_pdata))
+}
+
+/// Gives the code of the element type; -1 for an array that nothing was written to.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetDType(handle: NDArrayHandle, out_dtype: *mut c_int) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(handle))?;
+        put(out_dtype, if tensor.is_empty() { -1 } else { tensor.array()?.dtype().code() }, "out_dtype")
+    })
+}
+
+/// Gives the device: its kind (1 is the host's processor) and number; zeros for an array that nothing was written to.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetContext(
+    handle: NDArrayHandle,
+    out_dev_type: *mut c_int,
+    out_dev_id: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(handle))?;
+        let context = if tensor.is_empty() { None } else { Some(tensor.array()?.context()) };
+        put(out_dev_type, context.map_or(0, |c| c.device_type as c_int), "out_dev_type")?;
+        put(out_dev_id, context.map_or(0, |c| c.device_id), "out_dev_id")
+    })
+}
+
+/// Gives the storage type: 0 is dense, -1 an array that nothing was written to.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetStorageType(handle: NDArrayHandle, out_storage_type: *mut c_int) -> c_int {
+    guard(|| put(out_storage_type, if tensor(id(handle))?.is_empty() { -1 } else { 0 }, "out_storage_type"))
+}
+
+/// Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetData(handle: NDArrayHandle, out_pdata: *mut *mut c_void) -> c_int {
+    guard(|| {
+        let array = array(handle)?;
+        let start = array.chunk().expose().wrapping_add(array.byte_range().start);
+        put(out_pdata, start.cast::<c_void>(), "out_pdata")
+    })
+}
+
+/// Copies `size` elements, all of them, to the caller's memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySyncCopyToCPU(handle: NDArrayHandle, data: *mut c_void, size: usize) -> c_int {
+    guard(|| copy_to(&array(handle)?, data, size))
+}
+
+/// Copies `size` elements, as many as the array has, from the caller's memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySyncCopyFromCPU(handle: NDArrayHandle, data: *const c_void, size: usize) -> c_int {
+    guard(|| copy_from(&array(handle)?, data, size))
+}
+
+/// Copies one array over another; `i` is -1 because dense arrays have no further parts.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySyncCopyFromNDArray(
+    handle_dst: NDArrayHandle,
+    handle_src: NDArrayHandle,
+    i: c_int,
+) -> c_int {
+    guard(|| {
+        ensure!(i == -1, "part {i} was asked for, but dense arrays have one part: use -1");
+        array(handle_dst)?.copy_from(&array(handle_src)?)
+    })
+}
+
+/// Checks that a handle is good. Dense arrays have no format to check.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
+    guard(|| {
+        let _ = full_check;
+        array(handle).map(|_| ())
+    })
+}
+
+/// Waits until the array can be read. Operators have finished when their call returns, so it always can.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayWaitToRead(handle: NDArrayHandle) -> c_int {
+    guard(|| tensor(id(handle)).map(|_| ()))
+}
+
+/// Waits until the array can be written, which it always can.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayWaitToWrite(handle: NDArrayHandle) -> c_int {
+    guard(|| tensor(id(handle)).map(|_| ()))
+}
+
+/// Waits for all operators. They have finished when their call returns.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayWaitAll() -> c_int {
+    guard(|| Ok(()))
+}
+
+/// Gives the gradient array of a marked variable, or null. The caller frees the handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetGrad(handle: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
+    guard(|| put(out, tensor(id(handle))?.grad().map_or(std::ptr::null_mut(), |g| raw(insert_tensor(g))), "out"))
+}
+
+/// Makes an array on the same memory that gradients do not flow through.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayDetach(handle: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(handle))?;
+        put_handle(out, || Ok(insert_tensor(tensor.detach()?)))
+    })
+}
+
+/// Gives whether a gradient was computed since the flag was last cleared.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetGradState(handle: NDArrayHandle, out: *mut c_int) -> c_int {
+    guard(|| put(out, c_int::from(tensor(id(handle))?.fresh_gradient()), "out"))
+}
+
+/// Sets the flag of `MXNDArrayGetGradState`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySetGradState(handle: NDArrayHandle, state: c_int) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(handle))?;
+        ensure!(
+            tensor.is_recorded(),
+            "the array has no gradient: mark it as a variable with MXAutogradMarkVariables first"
+        );
+        tensor.set_fresh_gradient(state != 0);
+        Ok(())
+    })
+}
