@@ -4,8 +4,11 @@
 
 mod args;
 mod autograd;
+mod data_iter;
+mod executor;
 mod files;
 mod imperative;
+mod infer;
 mod library;
 mod ndarray;
 mod number;

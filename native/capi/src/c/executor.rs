@@ -1,0 +1,365 @@
+//! Executors: binding, running, outputs, reshaping, monitors.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use ferromx_core::context::Context;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::storage::Req;
+use ferromx_runtime::executor::{Bound, Executor, Monitor};
+use ferromx_runtime::imperative::Tensor;
+
+use super::args::{array, arrays, check_groups, id, optional, put, raw, slice, texts};
+use super::guard;
+use super::infer::rows;
+use super::number::Number;
+use super::ret::{Ret, put_handle, put_text};
+use super::types::{ExecutorHandle, ExecutorMonitorCallback, NDArrayHandle, SymbolHandle};
+use crate::handle::{self, Object, executor, insert, insert_tensor, symbol};
+
+/// What `MXExecutorBind` and its variants take.
+struct BindArgs {
+    symbol: SymbolHandle,
+    device: (c_int, c_int),
+    len: u32,
+    args: *mut NDArrayHandle,
+    grads: *mut NDArrayHandle,
+    reqs: *mut u32,
+    aux_len: u32,
+    aux: *mut NDArrayHandle,
+    shared: ExecutorHandle,
+}
+
+impl BindArgs {
+    fn bind(self, out: *mut ExecutorHandle) -> Result<()> {
+        let n = self.len as usize;
+        let s = symbol(id(self.symbol))?;
+        let args = arrays(self.args, n, "in_args")?;
+        let grads = optional(self.grads, n, array)?;
+        let codes = if self.grads.is_null() { vec![0; n] } else { slice(self.reqs, n, "grad_req_type")?.to_vec() };
+        let reqs = (codes.into_iter().zip(&grads))
+            .map(|(code, grad)| if grad.is_none() { Ok(Req::Null) } else { Req::from_code(code) })
+            .collect::<Result<_>>()?;
+        let aux = arrays(self.aux, self.aux_len as usize, "aux_states")?;
+        let shared = shared(self.shared)?;
+        let context = Context::from_codes(self.device.0, self.device.1)?;
+        let bound = Bound { args, grads, reqs, aux };
+        put_handle(out, || Ok(insert_executor(Executor::bind(&s, context, bound, shared.as_deref())?)))
+    }
+}
+
+pub(super) fn shared(handle: ExecutorHandle) -> Result<Option<Arc<Executor>>> {
+    if handle.is_null() { Ok(None) } else { executor(id(handle)).map(Some) }
+}
+
+pub(super) fn insert_executor(executor: Executor) -> u64 {
+    insert(Object::Executor(Arc::new(executor)))
+}
+
+/// Where the arrays of a new executor go.
+pub(super) struct ArraysOut {
+    pub num_args: *mut u32,
+    pub args: *mut *mut NDArrayHandle,
+    pub grads: *mut *mut NDArrayHandle,
+    pub num_aux: *mut u32,
+    pub aux: *mut *mut NDArrayHandle,
+}
+
+impl ArraysOut {
+    pub fn put(self, ret: &mut Ret, executor: &Executor) -> Result<()> {
+        put(self.num_args, executor.args().len() as u32, "num_in_args")?;
+        put(self.args, ret.arrays(executor.args().iter().map(Some)), "in_args")?;
+        put(self.grads, ret.arrays(executor.grads().iter().map(Option::as_ref)), "arg_grads")?;
+        put(self.num_aux, executor.aux().len() as u32, "num_aux_states")?;
+        put(self.aux, ret.arrays(executor.aux().iter().map(Some)), "aux_states")
+    }
+}
+
+fn reshape<D: Number>(
+    function: &'static str,
+    (partial, up_sizing): (c_int, c_int),
+    context: Context,
+    (n, names, data, starts): (u32, *mut *const c_char, *const D, *const u32),
+    arrays: ArraysOut,
+    old: ExecutorHandle,
+    out: *mut ExecutorHandle,
+) -> Result<()> {
+    let old = executor(id(old))?;
+    ensure!(context == old.context(), "an executor on {} cannot be reshaped on {context}", old.context());
+    let names = texts(names, n as usize, "provided_arg_shape_names")?;
+    let shapes: Vec<_> = names.into_iter().zip(rows(n as usize, starts, data)?).collect();
+    let new = old.reshape(partial != 0, up_sizing != 0, &shapes)?;
+    let mut ret = Ret::new();
+    arrays.put(&mut ret, &new)?;
+    ret.keep(function);
+    put_handle(out, || Ok(insert_executor(new)))
+}
+
+fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_train: c_int) -> Result<()> {
+    let executor = executor(id(handle))?;
+    let grads = if head_grads.is_null() { Vec::new() } else { arrays(head_grads, n as usize, "head_grads")? };
+    executor.backward(&grads, is_train != 0)
+}
+
+/// A foreign pointer that is only ever given back.
+struct Foreign(*mut c_void);
+// SAFETY: the pointer is not followed here; by the contract of the C API the callback may be called on the thread that runs the
+// executor.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+impl Foreign {
+    fn pointer(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+fn set_monitor(handle: ExecutorHandle, callback: ExecutorMonitorCallback, data: *mut c_void, all: bool) -> Result<()> {
+    let executor = executor(id(handle))?;
+    let data = Foreign(data);
+    let monitor = callback.map(|callback| -> Monitor {
+        Arc::new(move |name: &str, array: NDArray| {
+            let name = CString::new(name.replace('\0', "\\0")).unwrap_or_default();
+            let array = raw(insert_tensor(Tensor::new(array)));
+            // SAFETY: by the contract of the C API the callback can be called with a name, an array and the data it was given with
+            // as long as it is installed; the name lives until it returns.
+            unsafe { callback(name.as_ptr(), array, data.pointer()) }
+        })
+    });
+    executor.set_monitor(monitor, all);
+    Ok(())
+}
+
+/// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
+/// states. They are shared with the caller: what is written to them counts in the next run.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorBind(
+    symbol_handle: SymbolHandle,
+    dev_type: c_int,
+    dev_id: c_int,
+    len: u32,
+    in_args: *mut NDArrayHandle,
+    arg_grad_store: *mut NDArrayHandle,
+    grad_req_type: *mut u32,
+    aux_states_len: u32,
+    aux_states: *mut NDArrayHandle,
+    out: *mut ExecutorHandle,
+) -> c_int {
+    guard(|| {
+        let (device, aux_len, aux) = ((dev_type, dev_id), aux_states_len, aux_states);
+        let shared = std::ptr::null_mut();
+        let (args, grads, reqs) = (in_args, arg_grad_store, grad_req_type);
+        BindArgs { symbol: symbol_handle, device, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
+    })
+}
+
+/// As `MXExecutorBind`, with devices for the groups of nodes that the attribute `ctx_group` names.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorBindX(
+    symbol_handle: SymbolHandle,
+    dev_type: c_int,
+    dev_id: c_int,
+    num_map_keys: u32,
+    map_keys: *mut *const c_char,
+    map_dev_types: *const c_int,
+    map_dev_ids: *const c_int,
+    len: u32,
+    in_args: *mut NDArrayHandle,
+    arg_grad_store: *mut NDArrayHandle,
+    grad_req_type: *mut u32,
+    aux_states_len: u32,
+    aux_states: *mut NDArrayHandle,
+    out: *mut ExecutorHandle,
+) -> c_int {
+    guard(|| {
+        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
+        let (device, aux_len, aux) = ((dev_type, dev_id), aux_states_len, aux_states);
+        let shared = std::ptr::null_mut();
+        let (args, grads, reqs) = (in_args, arg_grad_store, grad_req_type);
+        BindArgs { symbol: symbol_handle, device, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
+    })
+}
+
+/// As `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorBindEX(
+    symbol_handle: SymbolHandle,
+    dev_type: c_int,
+    dev_id: c_int,
+    num_map_keys: u32,
+    map_keys: *mut *const c_char,
+    map_dev_types: *const c_int,
+    map_dev_ids: *const c_int,
+    len: u32,
+    in_args: *mut NDArrayHandle,
+    arg_grad_store: *mut NDArrayHandle,
+    grad_req_type: *mut u32,
+    aux_states_len: u32,
+    aux_states: *mut NDArrayHandle,
+    shared_exec: ExecutorHandle,
+    out: *mut ExecutorHandle,
+) -> c_int {
+    guard(|| {
+        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
+        let (device, aux_len, aux) = ((dev_type, dev_id), aux_states_len, aux_states);
+        let shared = shared_exec;
+        let (args, grads, reqs) = (in_args, arg_grad_store, grad_req_type);
+        BindArgs { symbol: symbol_handle, device, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
+    })
+}
+
+/// Frees an executor; null is nothing. Arrays of which there are handles live on.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorFree(handle: ExecutorHandle) -> c_int {
+    guard(|| handle::free(id(handle), "Executor"))
+}
+
+/// Computes the outputs from the current content of the arguments.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorForward(handle: ExecutorHandle, is_train: c_int) -> c_int {
+    guard(|| executor(id(handle))?.forward(is_train != 0))
+}
+
+/// Computes the gradients after a forward pass in training mode. `head_grads` has the gradient of each output; null where the
+/// outputs are losses.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorBackward(handle: ExecutorHandle, len: u32, head_grads: *mut NDArrayHandle) -> c_int {
+    guard(|| backward(handle, len, head_grads, 1))
+}
+
+/// As `MXExecutorBackward`; operators that behave differently in training see `is_train`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorBackwardEx(
+    handle: ExecutorHandle,
+    len: u32,
+    head_grads: *mut NDArrayHandle,
+    is_train: c_int,
+) -> c_int {
+    guard(|| backward(handle, len, head_grads, is_train))
+}
+
+/// Gives new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
+/// forward pass overwrites the arrays.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorOutputs(handle: ExecutorHandle, out_size: *mut u32, out: *mut *mut NDArrayHandle) -> c_int {
+    guard(|| {
+        let executor = executor(id(handle))?;
+        let mut ret = Ret::new();
+        put(out_size, executor.outputs().len() as u32, "out_size")?;
+        put(out, std::ptr::null_mut(), "out")?;
+        put(out, ret.arrays(executor.outputs().iter().map(Some)), "out")?;
+        ret.keep("MXExecutorOutputs");
+        Ok(())
+    })
+}
+
+/// Describes the plan in words, valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorPrint(handle: ExecutorHandle, out_str: *mut *const c_char) -> c_int {
+    guard(|| put_text("MXExecutorPrint", &executor(id(handle))?.debug_string(), out_str))
+}
+
+/// Makes an executor of the same symbol for other shapes, sharing arrays where it can. The caller frees the executor and the
+/// handles of its arrays; the lists are valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorReshape(
+    partial_shaping: c_int,
+    allow_up_sizing: c_int,
+    dev_type: c_int,
+    dev_id: c_int,
+    num_map_keys: u32,
+    map_keys: *mut *const c_char,
+    map_dev_types: *const c_int,
+    map_dev_ids: *const c_int,
+    num_provided_arg_shapes: u32,
+    provided_arg_shape_names: *mut *const c_char,
+    provided_arg_shape_data: *const u32,
+    provided_arg_shape_idx: *const u32,
+    num_in_args: *mut u32,
+    in_args: *mut *mut NDArrayHandle,
+    arg_grads: *mut *mut NDArrayHandle,
+    num_aux_states: *mut u32,
+    aux_states: *mut *mut NDArrayHandle,
+    shared_exec: ExecutorHandle,
+    out: *mut ExecutorHandle,
+) -> c_int {
+    guard(|| {
+        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
+        let context = Context::from_codes(dev_type, dev_id)?;
+        let given =
+            (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx);
+        let arrays = ArraysOut {
+            num_args: num_in_args,
+            args: in_args,
+            grads: arg_grads,
+            num_aux: num_aux_states,
+            aux: aux_states,
+        };
+        let allow = (partial_shaping, allow_up_sizing);
+        reshape("MXExecutorReshape", allow, context, given, arrays, shared_exec, out)
+    })
+}
+
+/// As `MXExecutorReshape` with signed dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorReshapeEx(
+    partial_shaping: c_int,
+    allow_up_sizing: c_int,
+    dev_type: c_int,
+    dev_id: c_int,
+    num_map_keys: u32,
+    map_keys: *mut *const c_char,
+    map_dev_types: *const c_int,
+    map_dev_ids: *const c_int,
+    num_provided_arg_shapes: u32,
+    provided_arg_shape_names: *mut *const c_char,
+    provided_arg_shape_data: *const c_int,
+    provided_arg_shape_idx: *const u32,
+    num_in_args: *mut u32,
+    in_args: *mut *mut NDArrayHandle,
+    arg_grads: *mut *mut NDArrayHandle,
+    num_aux_states: *mut u32,
+    aux_states: *mut *mut NDArrayHandle,
+    shared_exec: ExecutorHandle,
+    out: *mut ExecutorHandle,
+) -> c_int {
+    guard(|| {
+        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
+        let context = Context::from_codes(dev_type, dev_id)?;
+        let given =
+            (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx);
+        let arrays = ArraysOut {
+            num_args: num_in_args,
+            args: in_args,
+            grads: arg_grads,
+            num_aux: num_aux_states,
+            aux: aux_states,
+        };
+        let allow = (partial_shaping, allow_up_sizing);
+        reshape("MXExecutorReshapeEx", allow, context, given, arrays, shared_exec, out)
+    })
+}
+
+/// Calls a function with the name and array of every output of every node that a run computes; null removes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorSetMonitorCallback(
+    handle: ExecutorHandle,
+    callback: ExecutorMonitorCallback,
+    callback_handle: *mut c_void,
+) -> c_int {
+    guard(|| set_monitor(handle, callback, callback_handle, false))
+}
+
+/// As `MXExecutorSetMonitorCallback`; `monitor_all` shows inputs too.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorSetMonitorCallbackEX(
+    handle: ExecutorHandle,
+    callback: ExecutorMonitorCallback,
+    callback_handle: *mut c_void,
+    monitor_all: bool,
+) -> c_int {
+    guard(|| set_monitor(handle, callback, callback_handle, monitor_all))
+}

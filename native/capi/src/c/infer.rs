@@ -1,0 +1,360 @@
+//! Inference of shapes and types.
+
+use std::ffi::{c_char, c_int};
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::shape::Shape;
+use ferromx_runtime::arrays::dtype_of_code;
+use ferromx_runtime::semantics;
+use ferromx_runtime::symbol::Symbol;
+use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+
+use super::args::{id, put, slice, texts};
+use super::guard;
+use super::number::Number;
+use super::ret::Ret;
+use super::types::SymbolHandle;
+use crate::handle::symbol;
+
+/// Shapes in rows of one list: row `i` is `data[starts[i]..starts[i + 1]]`.
+pub(super) fn rows<I: Number, D: Number>(n: usize, starts: *const I, data: *const D) -> Result<Vec<Shape>> {
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    let starts = slice(starts, n + 1, "arg_ind_ptr")?;
+    let ends: Vec<usize> = starts.iter().map(|i| usize::try_from(i.to_i64()).unwrap_or(usize::MAX)).collect();
+    if !ends.is_sorted() || ends[n] > isize::MAX as usize {
+        return Err(Error::Value("the positions where shapes begin must ascend".into()));
+    }
+    let data = slice(data, ends[n], "arg_shape_data")?;
+    ends.windows(2).map(|w| shape_of(&data[w[0]..w[1]])).collect()
+}
+
+/// An unknown dimension is 0 in legacy semantics; -1 means the same there.
+fn shape_of<D: Number>(dims: &[D]) -> Result<Shape> {
+    let lowest = if semantics::is_numpy_shape() { i64::MIN } else { -1 };
+    let dims: Vec<i64> = dims.iter().map(|d| d.to_i64()).map(|d| if d == lowest { 0 } else { d }).collect();
+    semantics::shape_from_user(Some(&dims))
+}
+
+/// The names that `n` arguments are given by: keys, or the arguments in order.
+fn names(s: &Symbol, keys: *mut *const c_char, n: usize) -> Result<Vec<String>> {
+    if !keys.is_null() {
+        return texts(keys, n, "keys");
+    }
+    let mut all = s.list_arguments();
+    if n > all.len() {
+        return Err(Error::Value(format!("{n} values were given for {} arguments", all.len())));
+    }
+    all.truncate(n);
+    Ok(all)
+}
+
+/// Where one list of shapes goes: their number, their ranks, their dimensions.
+struct ShapesOut<S, N, D>(*mut S, *mut *const N, *mut *mut *const D);
+
+impl<S: Number, N: Number, D: Number> ShapesOut<S, N, D> {
+    fn put(self, ret: &mut Ret, shapes: &[Shape]) -> Result<()> {
+        let (mut ranks, mut data) = (Vec::new(), Vec::new());
+        for dims in shapes.iter().map(semantics::shape_to_user) {
+            ranks.push(N::from_i64(dims.as_ref().map_or(-1, |d| d.len() as i64))?);
+            let dims = dims.iter().flatten().map(|d| D::from_i64(*d)).collect::<Result<_>>()?;
+            data.push(ret.list(dims).cast_const());
+        }
+        put(self.0, S::from_i64(shapes.len() as i64)?, "shape_size")?;
+        put(self.1, ret.list(ranks).cast_const(), "shape_ndim")?;
+        put(self.2, ret.list(data), "shape_data")
+    }
+}
+
+/// What all variants of shape inference do; `partial` ones count as complete whatever remains unknown.
+fn shapes<I: Number, D: Number, S: Number, N: Number>(
+    function: &'static str,
+    (handle, n, keys): (SymbolHandle, u32, *mut *const c_char),
+    (starts, data): (*const I, *const D),
+    [args, outputs, aux]: [ShapesOut<S, N, D>; 3],
+    (complete, partial): (*mut c_int, bool),
+) -> Result<()> {
+    let s = symbol(id(handle))?;
+    let given = rows(n as usize, starts, data)?;
+    let given: Vec<_> = names(&s, keys, n as usize)?.into_iter().zip(given).collect();
+    let inferred = infer_shapes(&s, &given)?;
+    let mut ret = Ret::new();
+    args.put(&mut ret, &inferred.args)?;
+    outputs.put(&mut ret, &inferred.outputs)?;
+    aux.put(&mut ret, &inferred.aux)?;
+    put(complete, c_int::from(partial || inferred.all(Shape::is_known)), "complete")?;
+    ret.keep(function);
+    Ok(())
+}
+
+/// Where one list of types goes.
+struct TypesOut(*mut u32, *mut *const c_int);
+
+impl TypesOut {
+    fn put(self, ret: &mut Ret, types: &[Option<DType>]) -> Result<()> {
+        put(self.0, types.len() as u32, "type_size")?;
+        let codes = types.iter().map(|d| d.map_or(-1, DType::code)).collect();
+        put(self.1, ret.list(codes).cast_const(), "type_data")
+    }
+}
+
+fn types(
+    function: &'static str,
+    (handle, n, keys, codes): (SymbolHandle, u32, *mut *const c_char, *const c_int),
+    [args, outputs, aux]: [TypesOut; 3],
+    (complete, partial): (*mut c_int, bool),
+) -> Result<()> {
+    let s = symbol(id(handle))?;
+    let codes = slice(codes, n as usize, "arg_type_data")?;
+    let given = (names(&s, keys, n as usize)?.into_iter().zip(codes))
+        .filter(|(_, code)| **code != -1)
+        .map(|(name, code)| Ok((name, dtype_of_code(*code)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let inferred = infer_dtypes(&s, &given)?;
+    let mut ret = Ret::new();
+    args.put(&mut ret, &inferred.args)?;
+    outputs.put(&mut ret, &inferred.outputs)?;
+    aux.put(&mut ret, &inferred.aux)?;
+    put(complete, c_int::from(partial || inferred.all(Option::is_some)), "complete")?;
+    ret.keep(function);
+    Ok(())
+}
+
+/// Completes the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
+/// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; arguments are named by `keys`, or come in order if it is null. `complete`
+/// is 0 if something remains unknown. Everything is valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferShape(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_ind_ptr: *const u32,
+    arg_shape_data: *const u32,
+    in_shape_size: *mut u32,
+    in_shape_ndim: *mut *const u32,
+    in_shape_data: *mut *mut *const u32,
+    out_shape_size: *mut u32,
+    out_shape_ndim: *mut *const u32,
+    out_shape_data: *mut *mut *const u32,
+    aux_shape_size: *mut u32,
+    aux_shape_ndim: *mut *const u32,
+    aux_shape_data: *mut *mut *const u32,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = ShapesOut(in_shape_size, in_shape_ndim, in_shape_data);
+        let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
+        let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
+        let given = (handle, num_args, keys);
+        shapes("MXSymbolInferShape", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, false))
+    })
+}
+
+/// As `MXSymbolInferShape` with signed dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferShapeEx(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_ind_ptr: *const u32,
+    arg_shape_data: *const c_int,
+    in_shape_size: *mut u32,
+    in_shape_ndim: *mut *const c_int,
+    in_shape_data: *mut *mut *const c_int,
+    out_shape_size: *mut u32,
+    out_shape_ndim: *mut *const c_int,
+    out_shape_data: *mut *mut *const c_int,
+    aux_shape_size: *mut u32,
+    aux_shape_ndim: *mut *const c_int,
+    aux_shape_data: *mut *mut *const c_int,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = ShapesOut(in_shape_size, in_shape_ndim, in_shape_data);
+        let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
+        let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
+        let given = (handle, num_args, keys);
+        shapes("MXSymbolInferShapeEx", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, false))
+    })
+}
+
+/// As `MXSymbolInferShape` with 64-bit dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferShapeEx64(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_ind_ptr: *const i64,
+    arg_shape_data: *const i64,
+    in_shape_size: *mut usize,
+    in_shape_ndim: *mut *const c_int,
+    in_shape_data: *mut *mut *const i64,
+    out_shape_size: *mut usize,
+    out_shape_ndim: *mut *const c_int,
+    out_shape_data: *mut *mut *const i64,
+    aux_shape_size: *mut usize,
+    aux_shape_ndim: *mut *const c_int,
+    aux_shape_data: *mut *mut *const i64,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = ShapesOut(in_shape_size, in_shape_ndim, in_shape_data);
+        let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
+        let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
+        let given = (handle, num_args, keys);
+        shapes("MXSymbolInferShapeEx64", given, (arg_ind_ptr, arg_shape_data), [args, outputs, aux], (complete, false))
+    })
+}
+
+/// As `MXSymbolInferShape`, and content with what remains unknown.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferShapePartial(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_ind_ptr: *const u32,
+    arg_shape_data: *const u32,
+    in_shape_size: *mut u32,
+    in_shape_ndim: *mut *const u32,
+    in_shape_data: *mut *mut *const u32,
+    out_shape_size: *mut u32,
+    out_shape_ndim: *mut *const u32,
+    out_shape_data: *mut *mut *const u32,
+    aux_shape_size: *mut u32,
+    aux_shape_ndim: *mut *const u32,
+    aux_shape_data: *mut *mut *const u32,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = ShapesOut(in_shape_size, in_shape_ndim, in_shape_data);
+        let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
+        let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
+        let given = (handle, num_args, keys);
+        shapes(
+            "MXSymbolInferShapePartial",
+            given,
+            (arg_ind_ptr, arg_shape_data),
+            [args, outputs, aux],
+            (complete, true),
+        )
+    })
+}
+
+/// As `MXSymbolInferShapePartial` with signed dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferShapePartialEx(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_ind_ptr: *const u32,
+    arg_shape_data: *const c_int,
+    in_shape_size: *mut u32,
+    in_shape_ndim: *mut *const c_int,
+    in_shape_data: *mut *mut *const c_int,
+    out_shape_size: *mut u32,
+    out_shape_ndim: *mut *const c_int,
+    out_shape_data: *mut *mut *const c_int,
+    aux_shape_size: *mut u32,
+    aux_shape_ndim: *mut *const c_int,
+    aux_shape_data: *mut *mut *const c_int,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = ShapesOut(in_shape_size, in_shape_ndim, in_shape_data);
+        let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
+        let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
+        let given = (handle, num_args, keys);
+        shapes(
+            "MXSymbolInferShapePartialEx",
+            given,
+            (arg_ind_ptr, arg_shape_data),
+            [args, outputs, aux],
+            (complete, true),
+        )
+    })
+}
+
+/// As `MXSymbolInferShapePartial` with 64-bit dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferShapePartialEx64(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_ind_ptr: *const i64,
+    arg_shape_data: *const i64,
+    in_shape_size: *mut usize,
+    in_shape_ndim: *mut *const c_int,
+    in_shape_data: *mut *mut *const i64,
+    out_shape_size: *mut usize,
+    out_shape_ndim: *mut *const c_int,
+    out_shape_data: *mut *mut *const i64,
+    aux_shape_size: *mut usize,
+    aux_shape_ndim: *mut *const c_int,
+    aux_shape_data: *mut *mut *const i64,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = ShapesOut(in_shape_size, in_shape_ndim, in_shape_data);
+        let outputs = ShapesOut(out_shape_size, out_shape_ndim, out_shape_data);
+        let aux = ShapesOut(aux_shape_size, aux_shape_ndim, aux_shape_data);
+        let given = (handle, num_args, keys);
+        shapes(
+            "MXSymbolInferShapePartialEx64",
+            given,
+            (arg_ind_ptr, arg_shape_data),
+            [args, outputs, aux],
+            (complete, true),
+        )
+    })
+}
+
+/// Completes the element types of arguments, outputs and auxiliary states from those of some arguments; -1 is unknown. Arguments are
+/// named by `keys`, or come in order if it is null. Everything is valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferType(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_type_data: *const c_int,
+    in_type_size: *mut u32,
+    in_type_data: *mut *const c_int,
+    out_type_size: *mut u32,
+    out_type_data: *mut *const c_int,
+    aux_type_size: *mut u32,
+    aux_type_data: *mut *const c_int,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = TypesOut(in_type_size, in_type_data);
+        let outputs = TypesOut(out_type_size, out_type_data);
+        let aux = TypesOut(aux_type_size, aux_type_data);
+        let given = (handle, num_args, keys, arg_type_data);
+        types("MXSymbolInferType", given, [args, outputs, aux], (complete, false))
+    })
+}
+
+/// As `MXSymbolInferType`, and content with what remains unknown.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolInferTypePartial(
+    handle: SymbolHandle,
+    num_args: u32,
+    keys: *mut *const c_char,
+    arg_type_data: *const c_int,
+    in_type_size: *mut u32,
+    in_type_data: *mut *const c_int,
+    out_type_size: *mut u32,
+    out_type_data: *mut *const c_int,
+    aux_type_size: *mut u32,
+    aux_type_data: *mut *const c_int,
+    complete: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let args = TypesOut(in_type_size, in_type_data);
+        let outputs = TypesOut(out_type_size, out_type_data);
+        let aux = TypesOut(aux_type_size, aux_type_data);
+        let given = (handle, num_args, keys, arg_type_data);
+        types("MXSymbolInferTypePartial", given, [args, outputs, aux], (complete, true))
+    })
+}
