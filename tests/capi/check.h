@@ -1,0 +1,81 @@
+/* What the test programs share: each test prints `ok NAME` or `FAIL NAME`, after what went wrong. */
+#ifndef FERROMX_CHECK_H_
+#define FERROMX_CHECK_H_
+
+#include <math.h>
+#include <mxnet/c_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures_of_test;
+static int failures;
+
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);        \
+      failures_of_test++;                                                     \
+    }                                                                         \
+  } while (0)
+
+/* The call succeeds. */
+#define OK(call)                                                                                   \
+  do {                                                                                             \
+    if ((call) != 0) {                                                                             \
+      printf("%s:%d: %s failed: %s\n", __FILE__, __LINE__, #call, MXGetLastError());               \
+      failures_of_test++;                                                                          \
+    }                                                                                              \
+  } while (0)
+
+/* The call fails, and its message has this text. */
+#define REFUSED(call, text)                                                                        \
+  do {                                                                                             \
+    if ((call) != -1) {                                                                            \
+      printf("%s:%d: %s did not fail\n", __FILE__, __LINE__, #call);                               \
+      failures_of_test++;                                                                          \
+    } else if (strstr(MXGetLastError(), text) == NULL) {                                           \
+      printf("%s:%d: %s failed with \"%s\", which lacks \"%s\"\n", __FILE__, __LINE__, #call,      \
+             MXGetLastError(), text);                                                              \
+      failures_of_test++;                                                                          \
+    }                                                                                              \
+  } while (0)
+
+#define NEAR(a, b) CHECK(fabs((double)(a) - (double)(b)) <= 1e-5 * (1.0 + fabs((double)(b))))
+
+#define RUN(test)                                                    \
+  do {                                                               \
+    failures_of_test = 0;                                            \
+    test();                                                          \
+    printf("%s %s\n", failures_of_test ? "FAIL" : "ok", #test);      \
+    failures += failures_of_test;                                    \
+  } while (0)
+
+/* A new array of 32-bit floats. */
+static inline NDArrayHandle floats(const float *values, const uint32_t *shape, uint32_t ndim) {
+  NDArrayHandle array = NULL;
+  size_t n = 1;
+  for (uint32_t i = 0; i < ndim; i++) n *= shape[i];
+  OK(MXNDArrayCreateEx(shape, ndim, 1, 0, 0, 0, &array));
+  OK(MXNDArraySyncCopyFromCPU(array, values, n));
+  return array;
+}
+
+static inline NDArrayHandle vector(const float *values, uint32_t n) { return floats(values, &n, 1); }
+
+static inline OpHandle operator_named(const char *name) {
+  OpHandle op = NULL;
+  OK(NNGetOpHandle(name, &op));
+  return op;
+}
+
+/* An operator applied to inputs by position. */
+static inline SymbolHandle node(const char *op, const char *name, const char *key, const char *value,
+                                SymbolHandle *inputs, uint32_t n) {
+  SymbolHandle s = NULL;
+  OK(MXSymbolCreateAtomicSymbol(operator_named(op), key ? 1 : 0, &key, &value, &s));
+  OK(MXSymbolCompose(s, name, n, NULL, inputs));
+  return s;
+}
+
+#endif
