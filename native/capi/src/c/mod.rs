@@ -14,6 +14,7 @@ mod ndarray;
 mod number;
 mod operators;
 mod ret;
+mod simple_bind;
 mod symbol;
 mod types;
 

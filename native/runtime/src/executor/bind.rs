@@ -442,44 +442,6 @@ impl Compiler<'_> {
     }
 }
 
-/// Infers all shapes from some, allocates zeros, and binds.
-///
-/// `reqs` gives the gradient request of each argument by name.
-///
-/// # Errors
-/// Shapes that stay unknown, by name, and those of [`Executor::bind`].
-pub fn simple_bind(
-    symbol: &Symbol,
-    context: Context,
-    shapes: &[(String, Shape)],
-    dtypes: &[(String, DType)],
-    reqs: impl Fn(&str) -> Req,
-    shared: Option<&Executor>,
-) -> Result<Executor> {
-    let inferred = crate::symbol_infer::infer_shapes(symbol, shapes)?;
-    let types = crate::symbol_infer::infer_dtypes(symbol, dtypes)?;
-    let names = symbol.list_arguments();
-    let array = |name: &str, shape: &Shape, dtype: Option<DType>| {
-        ensure!(
-            shape.is_known(),
-            "the shape of {name} cannot be inferred (known so far: {shape}): give it to simple_bind"
-        );
-        NDArray::zeros(shape, dtype.unwrap_or(DType::F32), context)
-    };
-    let args: Vec<NDArray> = (names.iter().zip(&inferred.args).zip(&types.args))
-        .map(|((n, s), d)| array(n, s, *d))
-        .collect::<Result<_>>()?;
-    let reqs: Vec<Req> = names.iter().map(|n| reqs(n)).collect();
-    let grads = (args.iter().zip(&reqs))
-        .map(|(a, r)| if *r == Req::Null { Ok(None) } else { NDArray::zeros(a.shape(), a.dtype(), context).map(Some) })
-        .collect::<Result<_>>()?;
-    let aux_names = symbol.list_auxiliary_states();
-    let aux = (aux_names.iter().zip(&inferred.aux).zip(&types.aux))
-        .map(|((n, s), d)| array(n, s, *d))
-        .collect::<Result<_>>()?;
-    Executor::bind(symbol, context, Bound { args, grads, reqs, aux }, shared)
-}
-
 /// See [`Executor::reshape`].
 pub(super) fn reshape(
     old: &Executor,

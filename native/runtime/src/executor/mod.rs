@@ -3,6 +3,7 @@
 mod bind;
 mod place;
 mod plan;
+mod simple_bind;
 
 use std::sync::Arc;
 
@@ -14,9 +15,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
-pub use bind::{Bound, simple_bind};
+pub use bind::Bound;
 use plan::Plan;
 pub(crate) use plan::copy_kernel;
+pub use simple_bind::SimpleBind;
 
 use crate::symbol::Symbol;
 
