@@ -9,8 +9,11 @@ use ferromx_ops::registry;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::imperative::Tensor;
 use ferromx_runtime::io::DataIter;
+use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use parking_lot::{Mutex, RwLock};
+
+use crate::c::NdList;
 
 /// A symbol handle's content: composing changes it in place.
 pub enum SymbolState {
@@ -31,6 +34,10 @@ pub enum Object {
     Executor(Arc<Executor>),
     /// A data iterator.
     DataIter(Arc<Mutex<Box<dyn DataIter>>>),
+    /// A network bound for prediction.
+    Predictor(Arc<Predictor>),
+    /// Arrays of a file.
+    NdList(Arc<NdList>),
 }
 
 impl Object {
@@ -40,6 +47,8 @@ impl Object {
             Object::Symbol(_) => "Symbol",
             Object::Executor(_) => "Executor",
             Object::DataIter(_) => "DataIter",
+            Object::Predictor(_) => "Predictor",
+            Object::NdList(_) => "NDList",
         }
     }
 }
@@ -136,6 +145,10 @@ getters! {
     executor -> Executor(Arc<Executor>), "Executor";
     /// The data iterator of a handle.
     data_iter -> DataIter(Arc<Mutex<Box<dyn DataIter>>>), "DataIter";
+    /// The predictor of a handle.
+    predictor -> Predictor(Arc<Predictor>), "Predictor";
+    /// The list of arrays of a handle.
+    nd_list -> NdList(Arc<NdList>), "NDList";
 }
 
 /// The graph of a symbol handle.

@@ -167,6 +167,17 @@ pub fn copy_to(array: &NDArray, data: *mut c_void, n: usize) -> Result<()> {
     Ok(())
 }
 
+/// Copies numbers to foreign memory that holds `n` of them.
+pub fn copy_numbers(numbers: &[f32], data: *mut f32, n: usize) -> Result<()> {
+    ferromx_core::ensure!(n == numbers.len(), "the output has {} numbers, but there is room for {n}", numbers.len());
+    if n > 0 && data.is_null() {
+        return Err(null("data"));
+    }
+    // SAFETY: not null; by the contract of the C API there is room for `n` numbers, which are not those of the library.
+    unsafe { std::ptr::copy_nonoverlapping(numbers.as_ptr(), data, n) };
+    Ok(())
+}
+
 /// Copies `n` elements from foreign memory into an array.
 pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     check_size(array, n)?;

@@ -13,10 +13,13 @@ mod library;
 mod ndarray;
 mod number;
 mod operators;
+mod predict;
 mod ret;
 mod simple_bind;
 mod symbol;
 mod types;
+
+pub use predict::NdList;
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};

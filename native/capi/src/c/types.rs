@@ -19,6 +19,11 @@ pub type DataIterCreator = *mut c_void;
 /// A data iterator.
 pub type DataIterHandle = *mut c_void;
 
+/// A network that is ready for prediction.
+pub type PredictorHandle = *mut c_void;
+/// A list of arrays that was read from a file.
+pub type NDListHandle = *mut c_void;
+
 /// Called with the name and the array of each output that an executor computes, and the pointer given when it was installed.
 /// The callee owns the array's handle.
 pub type ExecutorMonitorCallback = Option<unsafe extern "C" fn(*const c_char, NDArrayHandle, *mut c_void)>;

@@ -1,0 +1,141 @@
+//! Networks with trained parameters, bound for prediction.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::file_format::Loaded;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Req;
+
+use crate::arrays;
+use crate::executor::{Bound, Executor};
+use crate::symbol::Symbol;
+use crate::symbol_infer::{infer_dtypes, infer_shapes};
+
+/// What to predict with.
+#[derive(Clone)]
+pub struct Network {
+    symbol: Symbol,
+    params: Vec<(String, NDArray)>,
+    dtypes: Vec<(String, DType)>,
+    context: Context,
+}
+
+/// A network bound for inputs of certain shapes.
+pub struct Predictor {
+    network: Network,
+    inputs: Vec<String>,
+    executor: Executor,
+}
+
+impl Network {
+    /// A network from a symbol and the content of a `.params` file, whose names begin with `arg:` or `aux:`. `dtypes` gives
+    /// element types by argument, where they are not those that follow from the parameters.
+    ///
+    /// # Errors
+    /// Arrays without names, no memory on the device.
+    pub fn new(symbol: Symbol, params: Loaded, dtypes: Vec<(String, DType)>, context: Context) -> Result<Network> {
+        ensure!(
+            params.names.len() == params.arrays.len(),
+            "the parameters have no names: save them with the names of arguments and auxiliary states"
+        );
+        let name = |n: String| n.strip_prefix("arg:").or(n.strip_prefix("aux:")).map_or(n.clone(), str::to_string);
+        let params = (params.names.into_iter().zip(params.arrays))
+            .filter_map(|(n, array)| Some((name(n), array?)))
+            .map(|(n, array)| Ok((n, if array.context() == context { array } else { array.to_context(context)? })))
+            .collect::<Result<_>>()?;
+        Ok(Network { symbol, params, dtypes, context })
+    }
+
+    /// The network up to the outputs of these nodes, or outputs of these names.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn with_outputs(mut self, names: &[String]) -> Result<Network> {
+        let internals = self.symbol.internals();
+        let listed = internals.list_outputs();
+        let found = names.iter().map(|name| {
+            let output = format!("{name}_output");
+            let at = listed.iter().position(|n| n == name || *n == output).ok_or_else(|| {
+                Error::NotFound(format!("there is no output '{name}'; there are {}", listed.join(", ")))
+            })?;
+            internals.output(at)
+        });
+        self.symbol = Symbol::group(&found.collect::<Result<Vec<_>>>()?);
+        Ok(self)
+    }
+
+    /// Binds the network for inputs of these shapes. What is neither input nor parameter, such as a label, is zero.
+    ///
+    /// # Errors
+    /// Inputs that the network does not have, shapes that contradict the parameters or remain unknown.
+    pub fn bind(&self, inputs: &[(String, Shape)]) -> Result<Predictor> {
+        let arguments = self.symbol.list_arguments();
+        let auxiliary = self.symbol.list_auxiliary_states();
+        let used = |name: &str| arguments.iter().chain(&auxiliary).any(|n| n == name);
+        let params: Vec<_> = self.params.iter().filter(|(name, _)| used(name)).collect();
+        let mut shapes: Vec<_> = params.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect();
+        shapes.extend_from_slice(inputs);
+        let mut dtypes: Vec<_> = params.iter().map(|(n, a)| (n.clone(), a.dtype())).collect();
+        dtypes.extend(self.dtypes.iter().filter(|(n, _)| !params.iter().any(|(p, _)| p == n)).cloned());
+        let (shapes, dtypes) = (infer_shapes(&self.symbol, &shapes)?, infer_dtypes(&self.symbol, &dtypes)?);
+        let array = |name: &String, shape: &Shape, dtype: Option<DType>| match params.iter().find(|(n, _)| n == name) {
+            Some((_, array)) => Ok(array.clone()),
+            None => {
+                ensure!(shape.is_known(), "the shape of {name} cannot be inferred: give it as an input");
+                NDArray::zeros(shape, dtype.unwrap_or(DType::F32), self.context)
+            }
+        };
+        let all = |names: &[String], shapes: &[Shape], dtypes: &[Option<DType>]| {
+            let each = names.iter().zip(shapes).zip(dtypes);
+            each.map(|((n, s), d)| array(n, s, *d)).collect::<Result<Vec<_>>>()
+        };
+        let args = all(&arguments, &shapes.args, &dtypes.args)?;
+        let aux = all(&auxiliary, &shapes.aux, &dtypes.aux)?;
+        let (grads, reqs) = (vec![None; args.len()], vec![Req::Null; args.len()]);
+        let executor = Executor::bind(&self.symbol, self.context, Bound { args, grads, reqs, aux }, None)?;
+        let inputs = inputs.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Predictor { network: self.clone(), inputs, executor })
+    }
+}
+
+impl Predictor {
+    /// The network, to bind it again for other shapes.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Overwrites an input.
+    ///
+    /// # Errors
+    /// There is no such input, or it has another number of elements.
+    pub fn set_input(&self, name: &str, data: &[f32]) -> Result<()> {
+        let arguments = self.network.symbol.list_arguments();
+        let at = arguments.iter().position(|n| n == name).filter(|_| self.inputs.iter().any(|n| n == name));
+        let at = at.ok_or_else(|| {
+            Error::NotFound(format!("there is no input '{name}'; the inputs are {}", self.inputs.join(", ")))
+        })?;
+        arrays::write_converted(&self.executor.args()[at], data.iter().copied())
+    }
+
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    pub fn forward(&self) -> Result<()> {
+        self.executor.forward(false)
+    }
+
+    /// Output `index`.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub fn output(&self, index: usize) -> Result<&NDArray> {
+        let outputs = self.executor.outputs();
+        outputs.get(index).ok_or_else(|| {
+            Error::NotFound(format!("output {index} was asked for, but the network has {}", outputs.len()))
+        })
+    }
+}
