@@ -5,7 +5,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::{AnyDType, NumDType, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
@@ -18,6 +18,7 @@ use crate::rules::PASS_BACK;
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
     &COPY,
+    &COPY_TO,
     &BLOCK_GRAD,
     &MAKE_LOSS,
     &IDENTITY_LIKE,
@@ -36,6 +37,17 @@ pub static COPY: OpDef = OpDef::new("_copy")
     .forward(copy)
     .grad(Grad::Compose(PASS_BACK))
     .inplace(&[(0, 0)]);
+
+pub static COPY_TO: OpDef = OpDef::new("_copyto")
+    .aliases(&["_npi_copyto"])
+    .doc("Copies an array into another, which may have another type and be on another device.")
+    .inputs(&[ArgDef { name: "data", doc: "The array to copy.", type_string: "NDArray" }])
+    .dtype(|_, io| match (io.ins[0], io.outs[0]) {
+        (Some(dtype), None) => io.assign_out(0, dtype),
+        _ => Ok(()),
+    })
+    .forward(cast)
+    .grad(Grad::Kernel(Backward::new(cast), None));
 
 pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .aliases(&["_sparse_stop_gradient", "stop_gradient"])
@@ -315,6 +327,14 @@ mod tests {
         let case = Case::new(&AMP_CAST, &[("dtype", "float16")]);
         assert_eq!(case.dtypes(&[Some(DType::F32)]).unwrap(), [Some(DType::F16)]);
         assert_eq!(case.dtypes(&[Some(DType::I32)]).unwrap(), [Some(DType::I32)]);
+    }
+
+    #[test]
+    fn a_copy_keeps_the_elements_and_their_type() {
+        let case = Case::new(&COPY_TO, &[]);
+        let y = case.run1(&[array(&[1.5f32, -2.0], &[2])]).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [1.5, -2.0]);
+        assert_eq!(case.dtypes(&[Some(DType::F64)]).unwrap(), [Some(DType::F64)]);
     }
 
     #[test]
