@@ -11,7 +11,8 @@ use ferromx_runtime::imperative::Tensor;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
-use jni::{Env, JavaVM, jni_sig, jni_str};
+use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
+use jni::{DEFAULT_LOCAL_FRAME_CAPACITY, Env, JavaVM, jni_sig, jni_str};
 
 use super::symbol::unpack_shapes;
 use super::{Result, ints, longs, native, new_longs, same_length, strings};
@@ -41,8 +42,11 @@ fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
             env.delete_local_ref(name);
             Ok(())
         };
-        // An exception of the callback is pending now and surfaces when the native method returns.
-        let _ = JavaVM::singleton().map_err(Into::into).and_then(|vm| vm.attach_current_thread(call));
+        // An exception of the callback must stay pending, to surface when the native method returns.
+        let leave_pending = || AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
+        let _ = JavaVM::singleton().map_err(Into::into).and_then(|vm| {
+            vm.attach_current_thread_with_config(leave_pending, Some(DEFAULT_LOCAL_FRAME_CAPACITY), call)
+        });
     }))
 }
 

@@ -131,12 +131,16 @@ private object SymbolSimpleBind {
   def gaussian(shape: Shape, dtype: DType, ctx: Context): NDArray =
     Random.normal(0f, 1f, shape, ctx, NDArray.empty(shape, ctx, dtype))
 
+  /** A shape as the engine writes it. */
+  private def inBrackets(shape: Shape): String = shape.toVector.mkString("[", ",", "]")
+
   /** The array of this name, which must have the inferred shape. */
   def checked(what: String, name: String, arrays: Map[String, NDArray], inferred: Shape): Option[NDArray] = {
     val found = arrays.get(name)
     found.map(_.shape).filter(_ != inferred).foreach { shape =>
       throw new MXNetError(
-        s"Symbol.simpleBind: $what '$name': Shape inconsistent, Provided=$shape, inferred shape=$inferred"
+        s"Symbol.simpleBind: $what '$name': Shape inconsistent, Provided=${inBrackets(shape)}, " +
+          s"inferred shape=${inBrackets(inferred)}"
       )
     }
     found

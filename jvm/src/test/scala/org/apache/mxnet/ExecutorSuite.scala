@@ -191,7 +191,7 @@ class ExecutorSuite extends munit.FunSuite {
     assertEquals(reports.head.map(_._2), Seq("product_output", "x", "y"))
   }
 
-  test("devices of a group: parts of a graph run on other contexts") {
+  test("parts of a graph are put on the devices of their groups, which must be there") {
     val first = AttrScope(Map("ctx_group" -> "one")).withScope(Symbol.api.elemwise_add(x, x, name = "first"))
     val second = AttrScope(Map("ctx_group" -> "two")).withScope(first * 3)
     val group = Map("one" -> Context.cpu(0), "two" -> Context.cpu(1))
@@ -199,7 +199,9 @@ class ExecutorSuite extends munit.FunSuite {
     val executor = second.bind(cpu, Map("x" -> vector(2)), none, "null", none, group, null)
     executor.forward()
     assertEquals(values(executor.outputs(0)), Seq(12f))
-    assertEquals(executor.outputs(0).context, Context.cpu(1))
+    val missing = Map("one" -> Context.cpu(0), "two" -> Context.gpu(0))
+    val error = intercept[MXNetError](second.bind(cpu, Map("x" -> vector(2)), none, "null", none, missing, null))
+    assert(error.getMessage.contains("gpu"), error.getMessage)
   }
 
   test("debugStr names the nodes") {

@@ -198,7 +198,7 @@ class SymbolSuite extends munit.FunSuite {
     assertEquals(outs, IndexedSeq(Shape(32, 10)))
     assertEquals(aux, IndexedSeq.empty[Shape])
     assertEquals(mlp.inferShape(Shape(32, 64))._1, expected)
-    assertEquals(mlp.inferShape(null, Shape(16, 64), null, null, null, Shape(32))._1, expected)
+    assertEquals(mlp.inferShape(Shape(32, 64), null, null, Shape(10, 16), null, Shape(32))._1, expected)
     assertEquals(mlp.inferShape(Array("data"), Array(0, 2), Array(32, 64))._1, expected)
     assertEquals(mlp.inferShape(IndexedSeq(DataDesc("data", Shape(32, 64))))._1, expected)
   }
