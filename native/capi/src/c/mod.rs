@@ -13,6 +13,7 @@ mod library;
 mod ndarray;
 mod number;
 mod operators;
+mod packed;
 mod predict;
 mod ret;
 mod simple_bind;

@@ -21,6 +21,8 @@ pub type DataIterHandle = *mut c_void;
 
 /// A network that is ready for prediction.
 pub type PredictorHandle = *mut c_void;
+/// A packed function.
+pub type MXNetFunctionHandle = *mut c_void;
 /// A list of arrays that was read from a file.
 pub type NDListHandle = *mut c_void;
 

@@ -1,0 +1,2051 @@
+/* The C API of MXNet 1.9.1 as this library has it. Written by `cargo run -p capi-header`: change native/capi/src/c instead. */
+
+#ifndef MXNET_C_API_H_
+#define MXNET_C_API_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef MXNET_DLL
+#define MXNET_DLL
+#endif
+
+typedef uint32_t mx_uint;
+typedef float mx_float;
+typedef int64_t dim_t;
+typedef unsigned int nn_uint;
+
+// An array.
+typedef void *NDArrayHandle;
+
+// A kind of data iterator.
+typedef void *DataIterCreator;
+
+// A data iterator.
+typedef void *DataIterHandle;
+
+// A symbol.
+typedef void *SymbolHandle;
+
+// A symbol bound to arrays.
+typedef void *ExecutorHandle;
+
+// Called with the name and the array of each output that an executor computes, and the pointer given when it was installed.
+// The callee owns the array's handle.
+typedef void (*ExecutorMonitorCallback)(const char*, NDArrayHandle, void*);
+
+// An operator.
+typedef void *AtomicSymbolCreator;
+
+// What this build has or lacks.
+typedef struct LibFeature {
+  // Name, such as `CPU_AVX2`.
+  const char *name;
+  // Whether it is there.
+  bool enabled;
+} LibFeature;
+
+// An operator, as nnvm's functions name it.
+typedef void *OpHandle;
+
+// A legacy function on arrays.
+typedef const void *FunctionHandle;
+
+// A packed function.
+typedef void *MXNetFunctionHandle;
+
+// A network that is ready for prediction.
+typedef void *PredictorHandle;
+
+// A list of arrays that was read from a file.
+typedef void *NDListHandle;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Switches recording on this thread and gives what it was.
+MXNET_DLL int MXAutogradSetIsRecording(int is_recording, int *prev);
+
+// Switches training mode on this thread and gives what it was.
+MXNET_DLL int MXAutogradSetIsTraining(int is_training, int *prev);
+
+// Tells whether operators on this thread are recorded.
+MXNET_DLL int MXAutogradIsRecording(bool *curr);
+
+// Tells whether operators on this thread run in training mode.
+MXNET_DLL int MXAutogradIsTraining(bool *curr);
+
+// Marks arrays as variables. Each has an array for its gradient and a request: 0 none, 1 write, 3 add.
+MXNET_DLL
+int MXAutogradMarkVariables(uint32_t num_var,
+                            NDArrayHandle *var_handles,
+                            uint32_t *reqs_array,
+                            NDArrayHandle *grad_handles);
+
+// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. What
+// was recorded lives as long as its arrays, whatever `retain_graph` is.
+MXNET_DLL
+int MXAutogradBackward(uint32_t num_output,
+                       NDArrayHandle *output_handles,
+                       NDArrayHandle *ograd_handles,
+                       int retain_graph);
+
+// As `MXAutogradBackward`; with variables, their gradients are returned instead: new handles, which the caller frees, and their
+// storage types, in lists that are valid until the next call on this thread. `create_graph` records the computation of the
+// gradients, so that they have gradients themselves.
+MXNET_DLL
+int MXAutogradBackwardEx(uint32_t num_output,
+                         NDArrayHandle *output_handles,
+                         NDArrayHandle *ograd_handles,
+                         uint32_t num_variables,
+                         NDArrayHandle *var_handles,
+                         int retain_graph,
+                         int create_graph,
+                         int is_train,
+                         NDArrayHandle **grad_handles,
+                         int **grad_stypes);
+
+// As `MXAutogradBackward` with gradients of ones.
+MXNET_DLL int MXAutogradComputeGradient(uint32_t num_output, NDArrayHandle *output_handles);
+
+// Lists the kinds of data iterators. The list is valid until the next call on this thread.
+MXNET_DLL int MXListDataIters(uint32_t *out_size, DataIterCreator **out_array);
+
+// Describes a kind of data iterator: name, description, parameters with type strings and descriptions. All pointers are valid
+// until the next call on this thread.
+MXNET_DLL
+int MXDataIterGetIterInfo(DataIterCreator creator,
+                          const char **name,
+                          const char **description,
+                          uint32_t *num_args,
+                          const char ***arg_names,
+                          const char ***arg_type_infos,
+                          const char ***arg_descriptions);
+
+// Makes a data iterator with parameters.
+MXNET_DLL
+int MXDataIterCreateIter(DataIterCreator handle,
+                         uint32_t num_param,
+                         const char **keys,
+                         const char **vals,
+                         DataIterHandle *out);
+
+// Frees a data iterator; null is nothing.
+MXNET_DLL int MXDataIterFree(DataIterHandle handle);
+
+// Goes to the next batch; gives 0 at the end.
+MXNET_DLL int MXDataIterNext(DataIterHandle handle, int *out);
+
+// Goes back before the first batch.
+MXNET_DLL int MXDataIterBeforeFirst(DataIterHandle handle);
+
+// Gives the examples of the batch as a new handle.
+MXNET_DLL int MXDataIterGetData(DataIterHandle handle, NDArrayHandle *out);
+
+// Gives the labels of the batch as a new handle.
+MXNET_DLL int MXDataIterGetLabel(DataIterHandle handle, NDArrayHandle *out);
+
+// Gives the positions of the batch's examples in the file, valid until the next call on this thread.
+MXNET_DLL int MXDataIterGetIndex(DataIterHandle handle, uint64_t **out_index, uint64_t *out_size);
+
+// Gives how many examples at the end of the batch repeat earlier ones.
+MXNET_DLL int MXDataIterGetPadNum(DataIterHandle handle, int *pad);
+
+// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
+// states. They are shared with the caller: what is written to them counts in the next run.
+MXNET_DLL
+int MXExecutorBind(SymbolHandle symbol_handle,
+                   int dev_type,
+                   int dev_id,
+                   uint32_t len,
+                   NDArrayHandle *in_args,
+                   NDArrayHandle *arg_grad_store,
+                   uint32_t *grad_req_type,
+                   uint32_t aux_states_len,
+                   NDArrayHandle *aux_states,
+                   ExecutorHandle *out);
+
+// As `MXExecutorBind`, with devices for the groups of nodes that the attribute `ctx_group` names.
+MXNET_DLL
+int MXExecutorBindX(SymbolHandle symbol_handle,
+                    int dev_type,
+                    int dev_id,
+                    uint32_t num_map_keys,
+                    const char **map_keys,
+                    const int *map_dev_types,
+                    const int *map_dev_ids,
+                    uint32_t len,
+                    NDArrayHandle *in_args,
+                    NDArrayHandle *arg_grad_store,
+                    uint32_t *grad_req_type,
+                    uint32_t aux_states_len,
+                    NDArrayHandle *aux_states,
+                    ExecutorHandle *out);
+
+// As `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
+MXNET_DLL
+int MXExecutorBindEX(SymbolHandle symbol_handle,
+                     int dev_type,
+                     int dev_id,
+                     uint32_t num_map_keys,
+                     const char **map_keys,
+                     const int *map_dev_types,
+                     const int *map_dev_ids,
+                     uint32_t len,
+                     NDArrayHandle *in_args,
+                     NDArrayHandle *arg_grad_store,
+                     uint32_t *grad_req_type,
+                     uint32_t aux_states_len,
+                     NDArrayHandle *aux_states,
+                     ExecutorHandle shared_exec,
+                     ExecutorHandle *out);
+
+// Frees an executor; null is nothing. Arrays of which there are handles live on.
+MXNET_DLL int MXExecutorFree(ExecutorHandle handle);
+
+// Computes the outputs from the current content of the arguments.
+MXNET_DLL int MXExecutorForward(ExecutorHandle handle, int is_train);
+
+// Computes the gradients after a forward pass in training mode. `head_grads` has the gradient of each output; null where the
+// outputs are losses.
+MXNET_DLL
+int MXExecutorBackward(ExecutorHandle handle,
+                       uint32_t len,
+                       NDArrayHandle *head_grads);
+
+// As `MXExecutorBackward`; operators that behave differently in training see `is_train`.
+MXNET_DLL int MXExecutorBackwardEx(ExecutorHandle handle, uint32_t len, NDArrayHandle *head_grads, int is_train);
+
+// Gives new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
+// forward pass overwrites the arrays.
+MXNET_DLL
+int MXExecutorOutputs(ExecutorHandle handle,
+                      uint32_t *out_size,
+                      NDArrayHandle **out);
+
+// Describes the plan in words, valid until the next call on this thread.
+MXNET_DLL int MXExecutorPrint(ExecutorHandle handle, const char **out_str);
+
+// Makes an executor of the same symbol for other shapes, sharing arrays where it can. The caller frees the executor and the
+// handles of its arrays; the lists are valid until the next call on this thread.
+MXNET_DLL
+int MXExecutorReshape(int partial_shaping,
+                      int allow_up_sizing,
+                      int dev_type,
+                      int dev_id,
+                      uint32_t num_map_keys,
+                      const char **map_keys,
+                      const int *map_dev_types,
+                      const int *map_dev_ids,
+                      uint32_t num_provided_arg_shapes,
+                      const char **provided_arg_shape_names,
+                      const uint32_t *provided_arg_shape_data,
+                      const uint32_t *provided_arg_shape_idx,
+                      uint32_t *num_in_args,
+                      NDArrayHandle **in_args,
+                      NDArrayHandle **arg_grads,
+                      uint32_t *num_aux_states,
+                      NDArrayHandle **aux_states,
+                      ExecutorHandle shared_exec,
+                      ExecutorHandle *out);
+
+// As `MXExecutorReshape` with signed dimensions.
+MXNET_DLL
+int MXExecutorReshapeEx(int partial_shaping,
+                        int allow_up_sizing,
+                        int dev_type,
+                        int dev_id,
+                        uint32_t num_map_keys,
+                        const char **map_keys,
+                        const int *map_dev_types,
+                        const int *map_dev_ids,
+                        uint32_t num_provided_arg_shapes,
+                        const char **provided_arg_shape_names,
+                        const int *provided_arg_shape_data,
+                        const uint32_t *provided_arg_shape_idx,
+                        uint32_t *num_in_args,
+                        NDArrayHandle **in_args,
+                        NDArrayHandle **arg_grads,
+                        uint32_t *num_aux_states,
+                        NDArrayHandle **aux_states,
+                        ExecutorHandle shared_exec,
+                        ExecutorHandle *out);
+
+// Calls a function with the name and array of every output of every node that a run computes; null removes it.
+MXNET_DLL
+int MXExecutorSetMonitorCallback(ExecutorHandle handle,
+                                 ExecutorMonitorCallback callback,
+                                 void *callback_handle);
+
+// As `MXExecutorSetMonitorCallback`; `monitor_all` shows inputs too.
+MXNET_DLL
+int MXExecutorSetMonitorCallbackEX(ExecutorHandle handle,
+                                   ExecutorMonitorCallback callback,
+                                   void *callback_handle,
+                                   bool monitor_all);
+
+// Writes arrays to a file, with names unless `keys` is null.
+MXNET_DLL int MXNDArraySave(const char *fname, uint32_t num_args, NDArrayHandle *args, const char **keys);
+
+// Reads arrays from a file. The caller frees their handles; the lists are valid until the next call on this thread.
+MXNET_DLL
+int MXNDArrayLoad(const char *fname,
+                  uint32_t *out_size,
+                  NDArrayHandle **out_arr,
+                  uint32_t *out_name_size,
+                  const char ***out_names);
+
+// Reads arrays from the bytes of a file; otherwise as `MXNDArrayLoad`.
+MXNET_DLL
+int MXNDArrayLoadFromBuffer(const void *ndarray_buffer,
+                            size_t size,
+                            uint32_t *out_size,
+                            NDArrayHandle **out_arr,
+                            uint32_t *out_name_size,
+                            const char ***out_names);
+
+// Writes one array to bytes, which are valid until the next call on this thread.
+MXNET_DLL int MXNDArraySaveRawBytes(NDArrayHandle handle, size_t *out_size, const char **out_buf);
+
+// Reads one array from the bytes of `MXNDArraySaveRawBytes`.
+MXNET_DLL int MXNDArrayLoadFromRawBytes(const void *buf, size_t size, NDArrayHandle *out);
+
+// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
+// returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+MXNET_DLL
+int MXImperativeInvoke(AtomicSymbolCreator creator,
+                       int num_inputs,
+                       NDArrayHandle *inputs,
+                       int *num_outputs,
+                       NDArrayHandle **outputs,
+                       int num_params,
+                       const char **param_keys,
+                       const char **param_vals);
+
+// As `MXImperativeInvoke`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+MXNET_DLL
+int MXImperativeInvokeEx(AtomicSymbolCreator creator,
+                         int num_inputs,
+                         NDArrayHandle *inputs,
+                         int *num_outputs,
+                         NDArrayHandle **outputs,
+                         int num_params,
+                         const char **param_keys,
+                         const char **param_vals,
+                         const int **out_stypes);
+
+// Completes the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
+// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; arguments are named by `keys`, or come in order if it is null. `complete`
+// is 0 if something remains unknown. Everything is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolInferShape(SymbolHandle handle,
+                       uint32_t num_args,
+                       const char **keys,
+                       const uint32_t *arg_ind_ptr,
+                       const uint32_t *arg_shape_data,
+                       uint32_t *in_shape_size,
+                       const uint32_t **in_shape_ndim,
+                       const uint32_t ***in_shape_data,
+                       uint32_t *out_shape_size,
+                       const uint32_t **out_shape_ndim,
+                       const uint32_t ***out_shape_data,
+                       uint32_t *aux_shape_size,
+                       const uint32_t **aux_shape_ndim,
+                       const uint32_t ***aux_shape_data,
+                       int *complete);
+
+// As `MXSymbolInferShape` with signed dimensions.
+MXNET_DLL
+int MXSymbolInferShapeEx(SymbolHandle handle,
+                         uint32_t num_args,
+                         const char **keys,
+                         const uint32_t *arg_ind_ptr,
+                         const int *arg_shape_data,
+                         uint32_t *in_shape_size,
+                         const int **in_shape_ndim,
+                         const int ***in_shape_data,
+                         uint32_t *out_shape_size,
+                         const int **out_shape_ndim,
+                         const int ***out_shape_data,
+                         uint32_t *aux_shape_size,
+                         const int **aux_shape_ndim,
+                         const int ***aux_shape_data,
+                         int *complete);
+
+// As `MXSymbolInferShape` with 64-bit dimensions.
+MXNET_DLL
+int MXSymbolInferShapeEx64(SymbolHandle handle,
+                           uint32_t num_args,
+                           const char **keys,
+                           const int64_t *arg_ind_ptr,
+                           const int64_t *arg_shape_data,
+                           size_t *in_shape_size,
+                           const int **in_shape_ndim,
+                           const int64_t ***in_shape_data,
+                           size_t *out_shape_size,
+                           const int **out_shape_ndim,
+                           const int64_t ***out_shape_data,
+                           size_t *aux_shape_size,
+                           const int **aux_shape_ndim,
+                           const int64_t ***aux_shape_data,
+                           int *complete);
+
+// As `MXSymbolInferShape`, and content with what remains unknown.
+MXNET_DLL
+int MXSymbolInferShapePartial(SymbolHandle handle,
+                              uint32_t num_args,
+                              const char **keys,
+                              const uint32_t *arg_ind_ptr,
+                              const uint32_t *arg_shape_data,
+                              uint32_t *in_shape_size,
+                              const uint32_t **in_shape_ndim,
+                              const uint32_t ***in_shape_data,
+                              uint32_t *out_shape_size,
+                              const uint32_t **out_shape_ndim,
+                              const uint32_t ***out_shape_data,
+                              uint32_t *aux_shape_size,
+                              const uint32_t **aux_shape_ndim,
+                              const uint32_t ***aux_shape_data,
+                              int *complete);
+
+// As `MXSymbolInferShapePartial` with signed dimensions.
+MXNET_DLL
+int MXSymbolInferShapePartialEx(SymbolHandle handle,
+                                uint32_t num_args,
+                                const char **keys,
+                                const uint32_t *arg_ind_ptr,
+                                const int *arg_shape_data,
+                                uint32_t *in_shape_size,
+                                const int **in_shape_ndim,
+                                const int ***in_shape_data,
+                                uint32_t *out_shape_size,
+                                const int **out_shape_ndim,
+                                const int ***out_shape_data,
+                                uint32_t *aux_shape_size,
+                                const int **aux_shape_ndim,
+                                const int ***aux_shape_data,
+                                int *complete);
+
+// As `MXSymbolInferShapePartial` with 64-bit dimensions.
+MXNET_DLL
+int MXSymbolInferShapePartialEx64(SymbolHandle handle,
+                                  uint32_t num_args,
+                                  const char **keys,
+                                  const int64_t *arg_ind_ptr,
+                                  const int64_t *arg_shape_data,
+                                  size_t *in_shape_size,
+                                  const int **in_shape_ndim,
+                                  const int64_t ***in_shape_data,
+                                  size_t *out_shape_size,
+                                  const int **out_shape_ndim,
+                                  const int64_t ***out_shape_data,
+                                  size_t *aux_shape_size,
+                                  const int **aux_shape_ndim,
+                                  const int64_t ***aux_shape_data,
+                                  int *complete);
+
+// Completes the element types of arguments, outputs and auxiliary states from those of some arguments; -1 is unknown. Arguments are
+// named by `keys`, or come in order if it is null. Everything is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolInferType(SymbolHandle handle,
+                      uint32_t num_args,
+                      const char **keys,
+                      const int *arg_type_data,
+                      uint32_t *in_type_size,
+                      const int **in_type_data,
+                      uint32_t *out_type_size,
+                      const int **out_type_data,
+                      uint32_t *aux_type_size,
+                      const int **aux_type_data,
+                      int *complete);
+
+// As `MXSymbolInferType`, and content with what remains unknown.
+MXNET_DLL
+int MXSymbolInferTypePartial(SymbolHandle handle,
+                             uint32_t num_args,
+                             const char **keys,
+                             const int *arg_type_data,
+                             uint32_t *in_type_size,
+                             const int **in_type_data,
+                             uint32_t *out_type_size,
+                             const int **out_type_data,
+                             uint32_t *aux_type_size,
+                             const int **aux_type_data,
+                             int *complete);
+
+// Gives the version of MXNet that this library stands in for: 10901.
+MXNET_DLL int MXGetVersion(int *out);
+
+// Lists the features that a build may have. The array is valid until the next call on this thread.
+MXNET_DLL int MXLibInfoFeatures(const struct LibFeature **lib_feature, size_t *size);
+
+// Seeds the random numbers of every device.
+MXNET_DLL int MXRandomSeed(int seed);
+
+// Seeds the random numbers of one device.
+MXNET_DLL int MXRandomSeedContext(int seed, int dev_type, int dev_id);
+
+// Announces the end of the process. Operators have finished when their call returns, so nothing is left to wait for.
+MXNET_DLL int MXNotifyShutdown(void);
+
+// Sets the number of threads that one operator may use, the caller included.
+MXNET_DLL int MXSetNumOMPThreads(int thread_num);
+
+// Sets how many operators are pushed at once on this thread and gives the last setting. Operators run when they are called, so
+// that the size changes nothing; programs that set it and set it back find what they set.
+MXNET_DLL
+int MXEngineSetBulkSize(int bulk_size,
+                        int *prev_bulk_size);
+
+// Tells whether dimensions of size zero and scalars exist: 0 no, 1 on this thread, 2 everywhere.
+MXNET_DLL int MXIsNumpyShape(int *curr);
+
+// Switches dimensions of size zero and scalars off (0), on for this thread (1) or on everywhere (2), and gives whether they
+// were on before.
+MXNET_DLL
+int MXSetIsNumpyShape(int is_np_shape,
+                      int *prev);
+
+// Gives the number of GPUs that this build can use: none.
+MXNET_DLL int MXGetGPUCount(int *out);
+
+// Gives memory that freed arrays left back to the system.
+MXNET_DLL int MXStorageEmptyCache(int dev_type, int dev_id);
+
+// Tells whether this process trains (1) rather than serves parameters to others. It always does: there are no servers.
+MXNET_DLL int MXKVStoreIsWorkerNode(int *ret);
+
+// The message of the last call that failed on this thread. It stays valid until the next one fails.
+MXNET_DLL const char *MXGetLastError(void);
+
+// Switches recording on this thread and gives what it was.
+MXNET_DLL int MXAutogradSetIsRecording(int is_recording, int *prev);
+
+// Switches training mode on this thread and gives what it was.
+MXNET_DLL int MXAutogradSetIsTraining(int is_training, int *prev);
+
+// Tells whether operators on this thread are recorded.
+MXNET_DLL int MXAutogradIsRecording(bool *curr);
+
+// Tells whether operators on this thread run in training mode.
+MXNET_DLL int MXAutogradIsTraining(bool *curr);
+
+// Marks arrays as variables. Each has an array for its gradient and a request: 0 none, 1 write, 3 add.
+MXNET_DLL
+int MXAutogradMarkVariables(uint32_t num_var,
+                            NDArrayHandle *var_handles,
+                            uint32_t *reqs_array,
+                            NDArrayHandle *grad_handles);
+
+// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. What
+// was recorded lives as long as its arrays, whatever `retain_graph` is.
+MXNET_DLL
+int MXAutogradBackward(uint32_t num_output,
+                       NDArrayHandle *output_handles,
+                       NDArrayHandle *ograd_handles,
+                       int retain_graph);
+
+// As `MXAutogradBackward`; with variables, their gradients are returned instead: new handles, which the caller frees, and their
+// storage types, in lists that are valid until the next call on this thread. `create_graph` records the computation of the
+// gradients, so that they have gradients themselves.
+MXNET_DLL
+int MXAutogradBackwardEx(uint32_t num_output,
+                         NDArrayHandle *output_handles,
+                         NDArrayHandle *ograd_handles,
+                         uint32_t num_variables,
+                         NDArrayHandle *var_handles,
+                         int retain_graph,
+                         int create_graph,
+                         int is_train,
+                         NDArrayHandle **grad_handles,
+                         int **grad_stypes);
+
+// As `MXAutogradBackward` with gradients of ones.
+MXNET_DLL int MXAutogradComputeGradient(uint32_t num_output, NDArrayHandle *output_handles);
+
+// Lists the kinds of data iterators. The list is valid until the next call on this thread.
+MXNET_DLL int MXListDataIters(uint32_t *out_size, DataIterCreator **out_array);
+
+// Describes a kind of data iterator: name, description, parameters with type strings and descriptions. All pointers are valid
+// until the next call on this thread.
+MXNET_DLL
+int MXDataIterGetIterInfo(DataIterCreator creator,
+                          const char **name,
+                          const char **description,
+                          uint32_t *num_args,
+                          const char ***arg_names,
+                          const char ***arg_type_infos,
+                          const char ***arg_descriptions);
+
+// Makes a data iterator with parameters.
+MXNET_DLL
+int MXDataIterCreateIter(DataIterCreator handle,
+                         uint32_t num_param,
+                         const char **keys,
+                         const char **vals,
+                         DataIterHandle *out);
+
+// Frees a data iterator; null is nothing.
+MXNET_DLL int MXDataIterFree(DataIterHandle handle);
+
+// Goes to the next batch; gives 0 at the end.
+MXNET_DLL int MXDataIterNext(DataIterHandle handle, int *out);
+
+// Goes back before the first batch.
+MXNET_DLL int MXDataIterBeforeFirst(DataIterHandle handle);
+
+// Gives the examples of the batch as a new handle.
+MXNET_DLL int MXDataIterGetData(DataIterHandle handle, NDArrayHandle *out);
+
+// Gives the labels of the batch as a new handle.
+MXNET_DLL int MXDataIterGetLabel(DataIterHandle handle, NDArrayHandle *out);
+
+// Gives the positions of the batch's examples in the file, valid until the next call on this thread.
+MXNET_DLL int MXDataIterGetIndex(DataIterHandle handle, uint64_t **out_index, uint64_t *out_size);
+
+// Gives how many examples at the end of the batch repeat earlier ones.
+MXNET_DLL int MXDataIterGetPadNum(DataIterHandle handle, int *pad);
+
+// Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
+// states. They are shared with the caller: what is written to them counts in the next run.
+MXNET_DLL
+int MXExecutorBind(SymbolHandle symbol_handle,
+                   int dev_type,
+                   int dev_id,
+                   uint32_t len,
+                   NDArrayHandle *in_args,
+                   NDArrayHandle *arg_grad_store,
+                   uint32_t *grad_req_type,
+                   uint32_t aux_states_len,
+                   NDArrayHandle *aux_states,
+                   ExecutorHandle *out);
+
+// As `MXExecutorBind`, with devices for the groups of nodes that the attribute `ctx_group` names.
+MXNET_DLL
+int MXExecutorBindX(SymbolHandle symbol_handle,
+                    int dev_type,
+                    int dev_id,
+                    uint32_t num_map_keys,
+                    const char **map_keys,
+                    const int *map_dev_types,
+                    const int *map_dev_ids,
+                    uint32_t len,
+                    NDArrayHandle *in_args,
+                    NDArrayHandle *arg_grad_store,
+                    uint32_t *grad_req_type,
+                    uint32_t aux_states_len,
+                    NDArrayHandle *aux_states,
+                    ExecutorHandle *out);
+
+// As `MXExecutorBindX`, sharing the memory of intermediate results with another executor unless `shared_exec` is null.
+MXNET_DLL
+int MXExecutorBindEX(SymbolHandle symbol_handle,
+                     int dev_type,
+                     int dev_id,
+                     uint32_t num_map_keys,
+                     const char **map_keys,
+                     const int *map_dev_types,
+                     const int *map_dev_ids,
+                     uint32_t len,
+                     NDArrayHandle *in_args,
+                     NDArrayHandle *arg_grad_store,
+                     uint32_t *grad_req_type,
+                     uint32_t aux_states_len,
+                     NDArrayHandle *aux_states,
+                     ExecutorHandle shared_exec,
+                     ExecutorHandle *out);
+
+// Frees an executor; null is nothing. Arrays of which there are handles live on.
+MXNET_DLL int MXExecutorFree(ExecutorHandle handle);
+
+// Computes the outputs from the current content of the arguments.
+MXNET_DLL int MXExecutorForward(ExecutorHandle handle, int is_train);
+
+// Computes the gradients after a forward pass in training mode. `head_grads` has the gradient of each output; null where the
+// outputs are losses.
+MXNET_DLL
+int MXExecutorBackward(ExecutorHandle handle,
+                       uint32_t len,
+                       NDArrayHandle *head_grads);
+
+// As `MXExecutorBackward`; operators that behave differently in training see `is_train`.
+MXNET_DLL int MXExecutorBackwardEx(ExecutorHandle handle, uint32_t len, NDArrayHandle *head_grads, int is_train);
+
+// Gives new handles of the outputs, which the caller frees; the list is valid until the next call on this thread. The next
+// forward pass overwrites the arrays.
+MXNET_DLL
+int MXExecutorOutputs(ExecutorHandle handle,
+                      uint32_t *out_size,
+                      NDArrayHandle **out);
+
+// Describes the plan in words, valid until the next call on this thread.
+MXNET_DLL int MXExecutorPrint(ExecutorHandle handle, const char **out_str);
+
+// Makes an executor of the same symbol for other shapes, sharing arrays where it can. The caller frees the executor and the
+// handles of its arrays; the lists are valid until the next call on this thread.
+MXNET_DLL
+int MXExecutorReshape(int partial_shaping,
+                      int allow_up_sizing,
+                      int dev_type,
+                      int dev_id,
+                      uint32_t num_map_keys,
+                      const char **map_keys,
+                      const int *map_dev_types,
+                      const int *map_dev_ids,
+                      uint32_t num_provided_arg_shapes,
+                      const char **provided_arg_shape_names,
+                      const uint32_t *provided_arg_shape_data,
+                      const uint32_t *provided_arg_shape_idx,
+                      uint32_t *num_in_args,
+                      NDArrayHandle **in_args,
+                      NDArrayHandle **arg_grads,
+                      uint32_t *num_aux_states,
+                      NDArrayHandle **aux_states,
+                      ExecutorHandle shared_exec,
+                      ExecutorHandle *out);
+
+// As `MXExecutorReshape` with signed dimensions.
+MXNET_DLL
+int MXExecutorReshapeEx(int partial_shaping,
+                        int allow_up_sizing,
+                        int dev_type,
+                        int dev_id,
+                        uint32_t num_map_keys,
+                        const char **map_keys,
+                        const int *map_dev_types,
+                        const int *map_dev_ids,
+                        uint32_t num_provided_arg_shapes,
+                        const char **provided_arg_shape_names,
+                        const int *provided_arg_shape_data,
+                        const uint32_t *provided_arg_shape_idx,
+                        uint32_t *num_in_args,
+                        NDArrayHandle **in_args,
+                        NDArrayHandle **arg_grads,
+                        uint32_t *num_aux_states,
+                        NDArrayHandle **aux_states,
+                        ExecutorHandle shared_exec,
+                        ExecutorHandle *out);
+
+// Calls a function with the name and array of every output of every node that a run computes; null removes it.
+MXNET_DLL
+int MXExecutorSetMonitorCallback(ExecutorHandle handle,
+                                 ExecutorMonitorCallback callback,
+                                 void *callback_handle);
+
+// As `MXExecutorSetMonitorCallback`; `monitor_all` shows inputs too.
+MXNET_DLL
+int MXExecutorSetMonitorCallbackEX(ExecutorHandle handle,
+                                   ExecutorMonitorCallback callback,
+                                   void *callback_handle,
+                                   bool monitor_all);
+
+// Writes arrays to a file, with names unless `keys` is null.
+MXNET_DLL int MXNDArraySave(const char *fname, uint32_t num_args, NDArrayHandle *args, const char **keys);
+
+// Reads arrays from a file. The caller frees their handles; the lists are valid until the next call on this thread.
+MXNET_DLL
+int MXNDArrayLoad(const char *fname,
+                  uint32_t *out_size,
+                  NDArrayHandle **out_arr,
+                  uint32_t *out_name_size,
+                  const char ***out_names);
+
+// Reads arrays from the bytes of a file; otherwise as `MXNDArrayLoad`.
+MXNET_DLL
+int MXNDArrayLoadFromBuffer(const void *ndarray_buffer,
+                            size_t size,
+                            uint32_t *out_size,
+                            NDArrayHandle **out_arr,
+                            uint32_t *out_name_size,
+                            const char ***out_names);
+
+// Writes one array to bytes, which are valid until the next call on this thread.
+MXNET_DLL int MXNDArraySaveRawBytes(NDArrayHandle handle, size_t *out_size, const char **out_buf);
+
+// Reads one array from the bytes of `MXNDArraySaveRawBytes`.
+MXNET_DLL int MXNDArrayLoadFromRawBytes(const void *buf, size_t size, NDArrayHandle *out);
+
+// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
+// returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+MXNET_DLL
+int MXImperativeInvoke(AtomicSymbolCreator creator,
+                       int num_inputs,
+                       NDArrayHandle *inputs,
+                       int *num_outputs,
+                       NDArrayHandle **outputs,
+                       int num_params,
+                       const char **param_keys,
+                       const char **param_vals);
+
+// As `MXImperativeInvoke`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+MXNET_DLL
+int MXImperativeInvokeEx(AtomicSymbolCreator creator,
+                         int num_inputs,
+                         NDArrayHandle *inputs,
+                         int *num_outputs,
+                         NDArrayHandle **outputs,
+                         int num_params,
+                         const char **param_keys,
+                         const char **param_vals,
+                         const int **out_stypes);
+
+// Completes the shapes of arguments, outputs and auxiliary states from those of some arguments. Argument `i` has the dimensions
+// `arg_shape_data[arg_ind_ptr[i] .. arg_ind_ptr[i + 1]]`; arguments are named by `keys`, or come in order if it is null. `complete`
+// is 0 if something remains unknown. Everything is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolInferShape(SymbolHandle handle,
+                       uint32_t num_args,
+                       const char **keys,
+                       const uint32_t *arg_ind_ptr,
+                       const uint32_t *arg_shape_data,
+                       uint32_t *in_shape_size,
+                       const uint32_t **in_shape_ndim,
+                       const uint32_t ***in_shape_data,
+                       uint32_t *out_shape_size,
+                       const uint32_t **out_shape_ndim,
+                       const uint32_t ***out_shape_data,
+                       uint32_t *aux_shape_size,
+                       const uint32_t **aux_shape_ndim,
+                       const uint32_t ***aux_shape_data,
+                       int *complete);
+
+// As `MXSymbolInferShape` with signed dimensions.
+MXNET_DLL
+int MXSymbolInferShapeEx(SymbolHandle handle,
+                         uint32_t num_args,
+                         const char **keys,
+                         const uint32_t *arg_ind_ptr,
+                         const int *arg_shape_data,
+                         uint32_t *in_shape_size,
+                         const int **in_shape_ndim,
+                         const int ***in_shape_data,
+                         uint32_t *out_shape_size,
+                         const int **out_shape_ndim,
+                         const int ***out_shape_data,
+                         uint32_t *aux_shape_size,
+                         const int **aux_shape_ndim,
+                         const int ***aux_shape_data,
+                         int *complete);
+
+// As `MXSymbolInferShape` with 64-bit dimensions.
+MXNET_DLL
+int MXSymbolInferShapeEx64(SymbolHandle handle,
+                           uint32_t num_args,
+                           const char **keys,
+                           const int64_t *arg_ind_ptr,
+                           const int64_t *arg_shape_data,
+                           size_t *in_shape_size,
+                           const int **in_shape_ndim,
+                           const int64_t ***in_shape_data,
+                           size_t *out_shape_size,
+                           const int **out_shape_ndim,
+                           const int64_t ***out_shape_data,
+                           size_t *aux_shape_size,
+                           const int **aux_shape_ndim,
+                           const int64_t ***aux_shape_data,
+                           int *complete);
+
+// As `MXSymbolInferShape`, and content with what remains unknown.
+MXNET_DLL
+int MXSymbolInferShapePartial(SymbolHandle handle,
+                              uint32_t num_args,
+                              const char **keys,
+                              const uint32_t *arg_ind_ptr,
+                              const uint32_t *arg_shape_data,
+                              uint32_t *in_shape_size,
+                              const uint32_t **in_shape_ndim,
+                              const uint32_t ***in_shape_data,
+                              uint32_t *out_shape_size,
+                              const uint32_t **out_shape_ndim,
+                              const uint32_t ***out_shape_data,
+                              uint32_t *aux_shape_size,
+                              const uint32_t **aux_shape_ndim,
+                              const uint32_t ***aux_shape_data,
+                              int *complete);
+
+// As `MXSymbolInferShapePartial` with signed dimensions.
+MXNET_DLL
+int MXSymbolInferShapePartialEx(SymbolHandle handle,
+                                uint32_t num_args,
+                                const char **keys,
+                                const uint32_t *arg_ind_ptr,
+                                const int *arg_shape_data,
+                                uint32_t *in_shape_size,
+                                const int **in_shape_ndim,
+                                const int ***in_shape_data,
+                                uint32_t *out_shape_size,
+                                const int **out_shape_ndim,
+                                const int ***out_shape_data,
+                                uint32_t *aux_shape_size,
+                                const int **aux_shape_ndim,
+                                const int ***aux_shape_data,
+                                int *complete);
+
+// As `MXSymbolInferShapePartial` with 64-bit dimensions.
+MXNET_DLL
+int MXSymbolInferShapePartialEx64(SymbolHandle handle,
+                                  uint32_t num_args,
+                                  const char **keys,
+                                  const int64_t *arg_ind_ptr,
+                                  const int64_t *arg_shape_data,
+                                  size_t *in_shape_size,
+                                  const int **in_shape_ndim,
+                                  const int64_t ***in_shape_data,
+                                  size_t *out_shape_size,
+                                  const int **out_shape_ndim,
+                                  const int64_t ***out_shape_data,
+                                  size_t *aux_shape_size,
+                                  const int **aux_shape_ndim,
+                                  const int64_t ***aux_shape_data,
+                                  int *complete);
+
+// Completes the element types of arguments, outputs and auxiliary states from those of some arguments; -1 is unknown. Arguments are
+// named by `keys`, or come in order if it is null. Everything is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolInferType(SymbolHandle handle,
+                      uint32_t num_args,
+                      const char **keys,
+                      const int *arg_type_data,
+                      uint32_t *in_type_size,
+                      const int **in_type_data,
+                      uint32_t *out_type_size,
+                      const int **out_type_data,
+                      uint32_t *aux_type_size,
+                      const int **aux_type_data,
+                      int *complete);
+
+// As `MXSymbolInferType`, and content with what remains unknown.
+MXNET_DLL
+int MXSymbolInferTypePartial(SymbolHandle handle,
+                             uint32_t num_args,
+                             const char **keys,
+                             const int *arg_type_data,
+                             uint32_t *in_type_size,
+                             const int **in_type_data,
+                             uint32_t *out_type_size,
+                             const int **out_type_data,
+                             uint32_t *aux_type_size,
+                             const int **aux_type_data,
+                             int *complete);
+
+// Gives the version of MXNet that this library stands in for: 10901.
+MXNET_DLL int MXGetVersion(int *out);
+
+// Lists the features that a build may have. The array is valid until the next call on this thread.
+MXNET_DLL int MXLibInfoFeatures(const struct LibFeature **lib_feature, size_t *size);
+
+// Seeds the random numbers of every device.
+MXNET_DLL int MXRandomSeed(int seed);
+
+// Seeds the random numbers of one device.
+MXNET_DLL int MXRandomSeedContext(int seed, int dev_type, int dev_id);
+
+// Announces the end of the process. Operators have finished when their call returns, so nothing is left to wait for.
+MXNET_DLL int MXNotifyShutdown(void);
+
+// Sets the number of threads that one operator may use, the caller included.
+MXNET_DLL int MXSetNumOMPThreads(int thread_num);
+
+// Sets how many operators are pushed at once on this thread and gives the last setting. Operators run when they are called, so
+// that the size changes nothing; programs that set it and set it back find what they set.
+MXNET_DLL
+int MXEngineSetBulkSize(int bulk_size,
+                        int *prev_bulk_size);
+
+// Tells whether dimensions of size zero and scalars exist: 0 no, 1 on this thread, 2 everywhere.
+MXNET_DLL int MXIsNumpyShape(int *curr);
+
+// Switches dimensions of size zero and scalars off (0), on for this thread (1) or on everywhere (2), and gives whether they
+// were on before.
+MXNET_DLL
+int MXSetIsNumpyShape(int is_np_shape,
+                      int *prev);
+
+// Gives the number of GPUs that this build can use: none.
+MXNET_DLL int MXGetGPUCount(int *out);
+
+// Gives memory that freed arrays left back to the system.
+MXNET_DLL int MXStorageEmptyCache(int dev_type, int dev_id);
+
+// Tells whether this process trains (1) rather than serves parameters to others. It always does: there are no servers.
+MXNET_DLL int MXKVStoreIsWorkerNode(int *ret);
+
+// Makes an array without shape and memory, for an operator to write its output to.
+MXNET_DLL int MXNDArrayCreateNone(NDArrayHandle *out);
+
+// Makes an array of 32-bit floats with unspecified content. Memory is reserved at once whatever `delay_alloc` is; the system
+// provides it when it is first written.
+MXNET_DLL
+int MXNDArrayCreate(const uint32_t *shape,
+                    uint32_t ndim,
+                    int dev_type,
+                    int dev_id,
+                    int delay_alloc,
+                    NDArrayHandle *out);
+
+// Makes an array of any type with unspecified content; otherwise as `MXNDArrayCreate`.
+MXNET_DLL
+int MXNDArrayCreateEx(const uint32_t *shape,
+                      uint32_t ndim,
+                      int dev_type,
+                      int dev_id,
+                      int delay_alloc,
+                      int dtype,
+                      NDArrayHandle *out);
+
+// Makes an array with 64-bit dimensions; otherwise as `MXNDArrayCreateEx`.
+MXNET_DLL
+int MXNDArrayCreateEx64(const int64_t *shape,
+                        int ndim,
+                        int dev_type,
+                        int dev_id,
+                        int delay_alloc,
+                        int dtype,
+                        NDArrayHandle *out);
+
+// Frees a handle; null is nothing. The memory lives on while views, executors or recorded operators use it.
+MXNET_DLL int MXNDArrayFree(NDArrayHandle handle);
+
+// Makes a second handle of an array.
+MXNET_DLL int MXShallowCopyNDArray(NDArrayHandle src, NDArrayHandle *out);
+
+// Makes a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
+MXNET_DLL int MXNDArraySlice(NDArrayHandle handle, uint32_t slice_begin, uint32_t slice_end, NDArrayHandle *out);
+
+// As `MXNDArraySlice`, with 64-bit positions.
+MXNET_DLL int MXNDArraySlice64(NDArrayHandle handle, int64_t slice_begin, int64_t slice_end, NDArrayHandle *out);
+
+// Makes a view of row `idx` without the first axis, recorded like an operator.
+MXNET_DLL int MXNDArrayAt(NDArrayHandle handle, uint32_t idx, NDArrayHandle *out);
+
+// As `MXNDArrayAt`, with a 64-bit position.
+MXNET_DLL int MXNDArrayAt64(NDArrayHandle handle, int64_t idx, NDArrayHandle *out);
+
+// Makes a view under another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 mean what they mean to
+// the operator `Reshape`.
+MXNET_DLL
+int MXNDArrayReshape(NDArrayHandle handle,
+                     int ndim,
+                     int *dims,
+                     NDArrayHandle *out);
+
+// As `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
+MXNET_DLL int MXNDArrayReshape64(NDArrayHandle handle, int ndim, int64_t *dims, bool reverse, NDArrayHandle *out);
+
+// Gives the shape. The numbers are valid until the next call on this thread.
+MXNET_DLL int MXNDArrayGetShape(NDArrayHandle handle, uint32_t *out_dim, const uint32_t **out_pdata);
+
+// Gives the shape with signed numbers; an unknown rank is -1 in numpy semantics. Valid until the next call on this thread.
+MXNET_DLL
+int MXNDArrayGetShapeEx(NDArrayHandle handle,
+                        int *out_dim,
+                        const int **out_pdata);
+
+// Gives the shape with 64-bit numbers. Valid until the next call on this thread.
+MXNET_DLL int MXNDArrayGetShapeEx64(NDArrayHandle handle, int *out_dim, const int64_t **out_pdata);
+
+// Gives the code of the element type; -1 for an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetDType(NDArrayHandle handle, int *out_dtype);
+
+// Gives the device: its kind (1 is the host's processor) and number; zeros for an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetContext(NDArrayHandle handle, int *out_dev_type, int *out_dev_id);
+
+// Gives the storage type: 0 is dense, -1 an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetStorageType(NDArrayHandle handle, int *out_storage_type);
+
+// Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
+MXNET_DLL
+int MXNDArrayGetData(NDArrayHandle handle,
+                     void **out_pdata);
+
+// Copies `size` elements, all of them, to the caller's memory.
+MXNET_DLL int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t size);
+
+// Copies `size` elements, as many as the array has, from the caller's memory.
+MXNET_DLL int MXNDArraySyncCopyFromCPU(NDArrayHandle handle, const void *data, size_t size);
+
+// Copies one array over another; `i` is -1 because dense arrays have no further parts.
+MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
+
+// Checks that a handle is good. Dense arrays have no format to check.
+MXNET_DLL int MXNDArraySyncCheckFormat(NDArrayHandle handle, bool full_check);
+
+// Waits until the array can be read. Operators have finished when their call returns, so it always can.
+MXNET_DLL int MXNDArrayWaitToRead(NDArrayHandle handle);
+
+// Waits until the array can be written, which it always can.
+MXNET_DLL int MXNDArrayWaitToWrite(NDArrayHandle handle);
+
+// Waits for all operators. They have finished when their call returns.
+MXNET_DLL int MXNDArrayWaitAll(void);
+
+// Gives the gradient array of a marked variable, or null. The caller frees the handle.
+MXNET_DLL int MXNDArrayGetGrad(NDArrayHandle handle, NDArrayHandle *out);
+
+// Makes an array on the same memory that gradients do not flow through.
+MXNET_DLL int MXNDArrayDetach(NDArrayHandle handle, NDArrayHandle *out);
+
+// Gives whether a gradient was computed since the flag was last cleared.
+MXNET_DLL int MXNDArrayGetGradState(NDArrayHandle handle, int *out);
+
+// Sets the flag of `MXNDArrayGetGradState`.
+MXNET_DLL int MXNDArraySetGradState(NDArrayHandle handle, int state);
+
+// Lists the names and aliases of all operators. The array is valid until the next call on this thread.
+MXNET_DLL int MXListAllOpNames(uint32_t *out_size, const char ***out_array);
+
+// As `MXListAllOpNames`.
+MXNET_DLL int NNListAllOpNames(uint32_t *out_size, const char ***out_array);
+
+// Lists the handle of every operator once, without its aliases. The array is valid until the next call on this thread.
+MXNET_DLL int MXSymbolListAtomicSymbolCreators(uint32_t *out_size, AtomicSymbolCreator **out_array);
+
+// As `MXSymbolListAtomicSymbolCreators`.
+MXNET_DLL int NNListUniqueOps(uint32_t *out_size, OpHandle **out_array);
+
+// Gives the handle of an operator. It is never freed.
+MXNET_DLL int NNGetOpHandle(const char *op_name, OpHandle *op_out);
+
+// Gives the name of an operator, valid until the next call on this thread.
+MXNET_DLL int MXSymbolGetAtomicSymbolName(AtomicSymbolCreator creator, const char **name);
+
+// Lists the legacy functions on arrays. There are none: operators do all they did.
+MXNET_DLL int MXListFunctions(uint32_t *out_size, FunctionHandle **out_array);
+
+// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
+// (empty if their number is fixed), and its return type. All pointers are valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator,
+                                const char **name,
+                                const char **description,
+                                uint32_t *num_args,
+                                const char ***arg_names,
+                                const char ***arg_type_infos,
+                                const char ***arg_descriptions,
+                                const char **key_var_num_args,
+                                const char **return_type);
+
+// Describes an operator as `MXSymbolGetAtomicSymbolInfo`; `real_name` is the name that its aliases stand for.
+MXNET_DLL
+int NNGetOpInfo(OpHandle op,
+                const char **real_name,
+                const char **description,
+                uint32_t *num_doc_args,
+                const char ***arg_names,
+                const char ***arg_type_infos,
+                const char ***arg_descriptions,
+                const char **return_type);
+
+// Lists the packed functions. There are none.
+MXNET_DLL int MXNetFuncListGlobalNames(int *out_size, const char ***out_array);
+
+// Gives the packed function of a name; null says that there is none.
+MXNET_DLL int MXNetFuncGetGlobal(const char *name, MXNetFunctionHandle *out);
+
+// Binds a network, given as JSON, with the parameters in the bytes of a `.params` file. Input `i` has the dimensions
+// `input_shape_data[input_shape_indptr[i] .. input_shape_indptr[i + 1]]`.
+MXNET_DLL
+int MXPredCreate(const char *symbol_json_str,
+                 const void *param_bytes,
+                 int param_size,
+                 int dev_type,
+                 int dev_id,
+                 uint32_t num_input_nodes,
+                 const char **input_keys,
+                 const uint32_t *input_shape_indptr,
+                 const uint32_t *input_shape_data,
+                 PredictorHandle *out);
+
+// As `MXPredCreate`, with element types of some arguments.
+MXNET_DLL
+int MXPredCreateEx(const char *symbol_json_str,
+                   const void *param_bytes,
+                   int param_size,
+                   int dev_type,
+                   int dev_id,
+                   uint32_t num_input_nodes,
+                   const char **input_keys,
+                   const uint32_t *input_shape_indptr,
+                   const uint32_t *input_shape_data,
+                   uint32_t num_provided_arg_dtypes,
+                   const char **provided_arg_dtype_names,
+                   const int *provided_arg_dtypes,
+                   PredictorHandle *out);
+
+// As `MXPredCreate`, computing the outputs of the named nodes instead.
+MXNET_DLL
+int MXPredCreatePartialOut(const char *symbol_json_str,
+                           const void *param_bytes,
+                           int param_size,
+                           int dev_type,
+                           int dev_id,
+                           uint32_t num_input_nodes,
+                           const char **input_keys,
+                           const uint32_t *input_shape_indptr,
+                           const uint32_t *input_shape_data,
+                           uint32_t num_output_nodes,
+                           const char **output_keys,
+                           PredictorHandle *out);
+
+// Binds the network of a predictor for inputs of other shapes; parameters are shared. The old predictor stays as it is.
+MXNET_DLL
+int MXPredReshape(uint32_t num_input_nodes,
+                  const char **input_keys,
+                  const uint32_t *input_shape_indptr,
+                  const uint32_t *input_shape_data,
+                  PredictorHandle handle,
+                  PredictorHandle *out);
+
+// Gives the shape of an output, valid until the next call on this thread.
+MXNET_DLL int MXPredGetOutputShape(PredictorHandle handle, uint32_t index, uint32_t **shape_data, uint32_t *shape_ndim);
+
+// Gives the code of an output's element type.
+MXNET_DLL int MXPredGetOutputType(PredictorHandle handle, uint32_t out_index, int *out_dtype);
+
+// Overwrites an input by `size` numbers, as many as it has.
+MXNET_DLL int MXPredSetInput(PredictorHandle handle, const char *key, const float *data, uint32_t size);
+
+// Computes the outputs.
+MXNET_DLL int MXPredForward(PredictorHandle handle);
+
+// Copies an output, as 32-bit floats, to memory for `size` numbers, as many as it has.
+MXNET_DLL int MXPredGetOutput(PredictorHandle handle, uint32_t index, float *data, uint32_t size);
+
+// Frees a predictor; null is nothing.
+MXNET_DLL int MXPredFree(PredictorHandle handle);
+
+// Reads the bytes of a file of arrays and gives their number.
+MXNET_DLL int MXNDListCreate(const char *nd_file_bytes, int nd_file_size, NDListHandle *out, uint32_t *out_length);
+
+// Gives an array of a list: its name (empty if it has none), elements and shape, valid until the list is freed.
+MXNET_DLL
+int MXNDListGet(NDListHandle handle,
+                uint32_t index,
+                const char **out_key,
+                const float **out_data,
+                const uint32_t **out_shape,
+                uint32_t *out_ndim);
+
+// Frees a list; null is nothing.
+MXNET_DLL int MXNDListFree(NDListHandle handle);
+
+// Binds a symbol to new arrays of zeros: shapes and types are inferred from the given ones. Gradients are requested by one word for
+// all arguments (`provided_grad_req_list_len` is 0), one for each, or by name. Arguments in `shared_arg_name_list` are those of
+// `shared_exec_handle`; others take memory from the buffer of arrays unless its length is -1. The caller frees the executor and all
+// handles; the lists are valid until the next call on this thread.
+MXNET_DLL
+int MXExecutorSimpleBind(SymbolHandle symbol_handle,
+                         int dev_type,
+                         int dev_id,
+                         uint32_t num_g2c_keys,
+                         const char **g2c_keys,
+                         const int *g2c_dev_types,
+                         const int *g2c_dev_ids,
+                         uint32_t provided_grad_req_list_len,
+                         const char **provided_grad_req_names,
+                         const char **provided_grad_req_types,
+                         uint32_t num_provided_arg_shapes,
+                         const char **provided_arg_shape_names,
+                         const uint32_t *provided_arg_shape_data,
+                         const uint32_t *provided_arg_shape_idx,
+                         uint32_t num_provided_arg_dtypes,
+                         const char **provided_arg_dtype_names,
+                         const int *provided_arg_dtypes,
+                         uint32_t num_provided_arg_stypes,
+                         const char **provided_arg_stype_names,
+                         const int *provided_arg_stypes,
+                         uint32_t num_shared_arg_names,
+                         const char **shared_arg_name_list,
+                         int *shared_buffer_len,
+                         const char **shared_buffer_name_list,
+                         NDArrayHandle *shared_buffer_handle_list,
+                         const char ***updated_shared_buffer_name_list,
+                         NDArrayHandle **updated_shared_buffer_handle_list,
+                         uint32_t *num_in_args,
+                         NDArrayHandle **in_args,
+                         NDArrayHandle **arg_grads,
+                         uint32_t *num_aux_states,
+                         NDArrayHandle **aux_states,
+                         ExecutorHandle shared_exec_handle,
+                         ExecutorHandle *out);
+
+// As `MXExecutorSimpleBind` with signed dimensions.
+MXNET_DLL
+int MXExecutorSimpleBindEx(SymbolHandle symbol_handle,
+                           int dev_type,
+                           int dev_id,
+                           uint32_t num_g2c_keys,
+                           const char **g2c_keys,
+                           const int *g2c_dev_types,
+                           const int *g2c_dev_ids,
+                           uint32_t provided_grad_req_list_len,
+                           const char **provided_grad_req_names,
+                           const char **provided_grad_req_types,
+                           uint32_t num_provided_arg_shapes,
+                           const char **provided_arg_shape_names,
+                           const int *provided_arg_shape_data,
+                           const uint32_t *provided_arg_shape_idx,
+                           uint32_t num_provided_arg_dtypes,
+                           const char **provided_arg_dtype_names,
+                           const int *provided_arg_dtypes,
+                           uint32_t num_provided_arg_stypes,
+                           const char **provided_arg_stype_names,
+                           const int *provided_arg_stypes,
+                           uint32_t num_shared_arg_names,
+                           const char **shared_arg_name_list,
+                           int *shared_buffer_len,
+                           const char **shared_buffer_name_list,
+                           NDArrayHandle *shared_buffer_handle_list,
+                           const char ***updated_shared_buffer_name_list,
+                           NDArrayHandle **updated_shared_buffer_handle_list,
+                           uint32_t *num_in_args,
+                           NDArrayHandle **in_args,
+                           NDArrayHandle **arg_grads,
+                           uint32_t *num_aux_states,
+                           NDArrayHandle **aux_states,
+                           ExecutorHandle shared_exec_handle,
+                           ExecutorHandle *out);
+
+// As `MXExecutorSimpleBind` with 64-bit dimensions.
+MXNET_DLL
+int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle,
+                             int dev_type,
+                             int dev_id,
+                             uint32_t num_g2c_keys,
+                             const char **g2c_keys,
+                             const int *g2c_dev_types,
+                             const int *g2c_dev_ids,
+                             uint32_t provided_grad_req_list_len,
+                             const char **provided_grad_req_names,
+                             const char **provided_grad_req_types,
+                             uint32_t num_provided_arg_shapes,
+                             const char **provided_arg_shape_names,
+                             const int64_t *provided_arg_shape_data,
+                             const uint32_t *provided_arg_shape_idx,
+                             uint32_t num_provided_arg_dtypes,
+                             const char **provided_arg_dtype_names,
+                             const int *provided_arg_dtypes,
+                             uint32_t num_provided_arg_stypes,
+                             const char **provided_arg_stype_names,
+                             const int *provided_arg_stypes,
+                             uint32_t num_shared_arg_names,
+                             const char **shared_arg_name_list,
+                             int *shared_buffer_len,
+                             const char **shared_buffer_name_list,
+                             NDArrayHandle *shared_buffer_handle_list,
+                             const char ***updated_shared_buffer_name_list,
+                             NDArrayHandle **updated_shared_buffer_handle_list,
+                             uint32_t *num_in_args,
+                             NDArrayHandle **in_args,
+                             NDArrayHandle **arg_grads,
+                             uint32_t *num_aux_states,
+                             NDArrayHandle **aux_states,
+                             ExecutorHandle shared_exec_handle,
+                             ExecutorHandle *out);
+
+// Makes a symbol of an operator that waits for its inputs, which `MXSymbolCompose` gives it.
+MXNET_DLL
+int MXSymbolCreateAtomicSymbol(AtomicSymbolCreator creator,
+                               uint32_t num_param,
+                               const char **keys,
+                               const char **vals,
+                               SymbolHandle *out);
+
+// As `MXSymbolCreateAtomicSymbol`.
+MXNET_DLL
+int NNSymbolCreateAtomicSymbol(OpHandle op,
+                               uint32_t num_param,
+                               const char **keys,
+                               const char **vals,
+                               SymbolHandle *out);
+
+// Makes a variable.
+MXNET_DLL int MXSymbolCreateVariable(const char *name, SymbolHandle *out);
+
+// As `MXSymbolCreateVariable`.
+MXNET_DLL int NNSymbolCreateVariable(const char *name, SymbolHandle *out);
+
+// Makes one symbol of several, with all their outputs in order.
+MXNET_DLL int MXSymbolCreateGroup(uint32_t num_symbols, SymbolHandle *symbol_list, SymbolHandle *out);
+
+// As `MXSymbolCreateGroup`.
+MXNET_DLL int NNSymbolCreateGroup(uint32_t num_symbols, SymbolHandle *symbol_list, SymbolHandle *out);
+
+// Reads a symbol from JSON.
+MXNET_DLL int MXSymbolCreateFromJSON(const char *json, SymbolHandle *out);
+
+// Reads a symbol from a file of JSON.
+MXNET_DLL int MXSymbolCreateFromFile(const char *fname, SymbolHandle *out);
+
+// Gives a symbol as JSON, valid until the next call on this thread.
+MXNET_DLL int MXSymbolSaveToJSON(SymbolHandle handle, const char **out_json);
+
+// Writes a symbol as JSON to a file.
+MXNET_DLL int MXSymbolSaveToFile(SymbolHandle handle, const char *fname);
+
+// Frees a handle; null is nothing. What was composed or bound with the symbol keeps its nodes.
+MXNET_DLL int MXSymbolFree(SymbolHandle handle);
+
+// As `MXSymbolFree`.
+MXNET_DLL int NNSymbolFree(SymbolHandle handle);
+
+// Makes a copy that shares no node.
+MXNET_DLL int MXSymbolCopy(SymbolHandle handle, SymbolHandle *out);
+
+// As `MXSymbolCopy`.
+MXNET_DLL int NNSymbolCopy(SymbolHandle handle, SymbolHandle *out);
+
+// Makes a second symbol of the same nodes.
+MXNET_DLL int MXShallowCopySymbol(SymbolHandle src, SymbolHandle *out);
+
+// Describes the graph in words, valid until the next call on this thread.
+MXNET_DLL int MXSymbolPrint(SymbolHandle handle, const char **out_str);
+
+// As `MXSymbolPrint`.
+MXNET_DLL int NNSymbolPrint(SymbolHandle handle, const char **out_str);
+
+// Gives the name of a symbol of one node, valid until the next call on this thread; `success` is 0 for a group.
+MXNET_DLL int MXSymbolGetName(SymbolHandle handle, const char **out, int *success);
+
+// Gives an attribute, valid until the next call on this thread; `success` is 0 if there is none.
+MXNET_DLL int MXSymbolGetAttr(SymbolHandle handle, const char *key, const char **out, int *success);
+
+// As `MXSymbolGetAttr`.
+MXNET_DLL int NNSymbolGetAttr(SymbolHandle handle, const char *key, const char **out, int *success);
+
+// Sets an attribute of a symbol of one node.
+MXNET_DLL int MXSymbolSetAttr(SymbolHandle handle, const char *key, const char *value);
+
+// Sets several attributes of a symbol of one node.
+MXNET_DLL int NNSymbolSetAttrs(SymbolHandle handle, uint32_t num_param, const char **keys, const char **values);
+
+// Lists the attributes of all nodes as `node$key` and value one after the other; `out_size` counts pairs. Valid until the next
+// call on this thread.
+MXNET_DLL
+int MXSymbolListAttr(SymbolHandle handle,
+                     uint32_t *out_size,
+                     const char ***out);
+
+// Lists the attributes of the symbol's own node; otherwise as `MXSymbolListAttr`.
+MXNET_DLL int MXSymbolListAttrShallow(SymbolHandle handle, uint32_t *out_size, const char ***out);
+
+// Lists attributes: option 0 as `MXSymbolListAttr`, 1 as `MXSymbolListAttrShallow`.
+MXNET_DLL int NNSymbolListAttrs(SymbolHandle handle, int recursive_option, uint32_t *out_size, const char ***out);
+
+// Lists the arguments in the order in which executors take them. Valid until the next call on this thread.
+MXNET_DLL int MXSymbolListArguments(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// Lists the outputs. Valid until the next call on this thread.
+MXNET_DLL int MXSymbolListOutputs(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// As `MXSymbolListOutputs`.
+MXNET_DLL int NNSymbolListOutputNames(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// Lists the auxiliary states. Valid until the next call on this thread.
+MXNET_DLL int MXSymbolListAuxiliaryStates(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// Lists the names of variables: option 0 all, 1 arguments, 2 auxiliary states. Valid until the next call on this thread.
+MXNET_DLL
+int NNSymbolListInputNames(SymbolHandle handle,
+                           int option,
+                           uint32_t *out_size,
+                           const char ***out_str_array);
+
+// Lists variables as new symbols, which the caller frees; options as in `NNSymbolListInputNames`. The list is valid until the
+// next call on this thread.
+MXNET_DLL
+int NNSymbolListInputVariables(SymbolHandle handle,
+                               int option,
+                               uint32_t *out_size,
+                               SymbolHandle **out_sym_array);
+
+// Lists the variables of the graph as new symbols, which the caller frees. The list is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolGetInputSymbols(SymbolHandle handle,
+                            SymbolHandle **inputs,
+                            int *input_size);
+
+// Makes a symbol of every output of every node.
+MXNET_DLL int MXSymbolGetInternals(SymbolHandle handle, SymbolHandle *out);
+
+// As `MXSymbolGetInternals`.
+MXNET_DLL int NNSymbolGetInternals(SymbolHandle handle, SymbolHandle *out);
+
+// Makes a symbol of the inputs of the symbol's nodes; that of a variable has no outputs.
+MXNET_DLL int MXSymbolGetChildren(SymbolHandle handle, SymbolHandle *out);
+
+// As `MXSymbolGetChildren`.
+MXNET_DLL int NNSymbolGetChildren(SymbolHandle handle, SymbolHandle *out);
+
+// Makes a symbol of one output.
+MXNET_DLL int MXSymbolGetOutput(SymbolHandle handle, uint32_t index, SymbolHandle *out);
+
+// As `MXSymbolGetOutput`.
+MXNET_DLL int NNSymbolGetOutput(SymbolHandle handle, uint32_t index, SymbolHandle *out);
+
+// Gives the number of outputs.
+MXNET_DLL int MXSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
+
+// As `MXSymbolGetNumOutputs`.
+MXNET_DLL int NNSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
+
+// Gives an operator its inputs, by position if `keys` is null and by name otherwise, and makes variables of those left out. On a
+// symbol that has its inputs it replaces variables. The symbol itself changes; `name` may be null.
+MXNET_DLL
+int MXSymbolCompose(SymbolHandle handle,
+                    const char *name,
+                    uint32_t num_args,
+                    const char **keys,
+                    SymbolHandle *args);
+
+// As `MXSymbolCompose`.
+MXNET_DLL
+int NNSymbolCompose(SymbolHandle handle,
+                    const char *name,
+                    uint32_t num_args,
+                    const char **keys,
+                    SymbolHandle *args);
+
+// Makes an array without shape and memory, for an operator to write its output to.
+MXNET_DLL int MXNDArrayCreateNone(NDArrayHandle *out);
+
+// Makes an array of 32-bit floats with unspecified content. Memory is reserved at once whatever `delay_alloc` is; the system
+// provides it when it is first written.
+MXNET_DLL
+int MXNDArrayCreate(const uint32_t *shape,
+                    uint32_t ndim,
+                    int dev_type,
+                    int dev_id,
+                    int delay_alloc,
+                    NDArrayHandle *out);
+
+// Makes an array of any type with unspecified content; otherwise as `MXNDArrayCreate`.
+MXNET_DLL
+int MXNDArrayCreateEx(const uint32_t *shape,
+                      uint32_t ndim,
+                      int dev_type,
+                      int dev_id,
+                      int delay_alloc,
+                      int dtype,
+                      NDArrayHandle *out);
+
+// Makes an array with 64-bit dimensions; otherwise as `MXNDArrayCreateEx`.
+MXNET_DLL
+int MXNDArrayCreateEx64(const int64_t *shape,
+                        int ndim,
+                        int dev_type,
+                        int dev_id,
+                        int delay_alloc,
+                        int dtype,
+                        NDArrayHandle *out);
+
+// Frees a handle; null is nothing. The memory lives on while views, executors or recorded operators use it.
+MXNET_DLL int MXNDArrayFree(NDArrayHandle handle);
+
+// Makes a second handle of an array.
+MXNET_DLL int MXShallowCopyNDArray(NDArrayHandle src, NDArrayHandle *out);
+
+// Makes a view of rows `slice_begin` to `slice_end` (exclusive), recorded like an operator.
+MXNET_DLL int MXNDArraySlice(NDArrayHandle handle, uint32_t slice_begin, uint32_t slice_end, NDArrayHandle *out);
+
+// As `MXNDArraySlice`, with 64-bit positions.
+MXNET_DLL int MXNDArraySlice64(NDArrayHandle handle, int64_t slice_begin, int64_t slice_end, NDArrayHandle *out);
+
+// Makes a view of row `idx` without the first axis, recorded like an operator.
+MXNET_DLL int MXNDArrayAt(NDArrayHandle handle, uint32_t idx, NDArrayHandle *out);
+
+// As `MXNDArrayAt`, with a 64-bit position.
+MXNET_DLL int MXNDArrayAt64(NDArrayHandle handle, int64_t idx, NDArrayHandle *out);
+
+// Makes a view under another shape, recorded like an operator. The special values 0, -1, -2, -3 and -4 mean what they mean to
+// the operator `Reshape`.
+MXNET_DLL
+int MXNDArrayReshape(NDArrayHandle handle,
+                     int ndim,
+                     int *dims,
+                     NDArrayHandle *out);
+
+// As `MXNDArrayReshape`, with 64-bit dimensions; `reverse` matches special values from the right.
+MXNET_DLL int MXNDArrayReshape64(NDArrayHandle handle, int ndim, int64_t *dims, bool reverse, NDArrayHandle *out);
+
+// Gives the shape. The numbers are valid until the next call on this thread.
+MXNET_DLL int MXNDArrayGetShape(NDArrayHandle handle, uint32_t *out_dim, const uint32_t **out_pdata);
+
+// Gives the shape with signed numbers; an unknown rank is -1 in numpy semantics. Valid until the next call on this thread.
+MXNET_DLL
+int MXNDArrayGetShapeEx(NDArrayHandle handle,
+                        int *out_dim,
+                        const int **out_pdata);
+
+// Gives the shape with 64-bit numbers. Valid until the next call on this thread.
+MXNET_DLL int MXNDArrayGetShapeEx64(NDArrayHandle handle, int *out_dim, const int64_t **out_pdata);
+
+// Gives the code of the element type; -1 for an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetDType(NDArrayHandle handle, int *out_dtype);
+
+// Gives the device: its kind (1 is the host's processor) and number; zeros for an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetContext(NDArrayHandle handle, int *out_dev_type, int *out_dev_id);
+
+// Gives the storage type: 0 is dense, -1 an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetStorageType(NDArrayHandle handle, int *out_storage_type);
+
+// Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
+MXNET_DLL
+int MXNDArrayGetData(NDArrayHandle handle,
+                     void **out_pdata);
+
+// Copies `size` elements, all of them, to the caller's memory.
+MXNET_DLL int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t size);
+
+// Copies `size` elements, as many as the array has, from the caller's memory.
+MXNET_DLL int MXNDArraySyncCopyFromCPU(NDArrayHandle handle, const void *data, size_t size);
+
+// Copies one array over another; `i` is -1 because dense arrays have no further parts.
+MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
+
+// Checks that a handle is good. Dense arrays have no format to check.
+MXNET_DLL int MXNDArraySyncCheckFormat(NDArrayHandle handle, bool full_check);
+
+// Waits until the array can be read. Operators have finished when their call returns, so it always can.
+MXNET_DLL int MXNDArrayWaitToRead(NDArrayHandle handle);
+
+// Waits until the array can be written, which it always can.
+MXNET_DLL int MXNDArrayWaitToWrite(NDArrayHandle handle);
+
+// Waits for all operators. They have finished when their call returns.
+MXNET_DLL int MXNDArrayWaitAll(void);
+
+// Gives the gradient array of a marked variable, or null. The caller frees the handle.
+MXNET_DLL int MXNDArrayGetGrad(NDArrayHandle handle, NDArrayHandle *out);
+
+// Makes an array on the same memory that gradients do not flow through.
+MXNET_DLL int MXNDArrayDetach(NDArrayHandle handle, NDArrayHandle *out);
+
+// Gives whether a gradient was computed since the flag was last cleared.
+MXNET_DLL int MXNDArrayGetGradState(NDArrayHandle handle, int *out);
+
+// Sets the flag of `MXNDArrayGetGradState`.
+MXNET_DLL int MXNDArraySetGradState(NDArrayHandle handle, int state);
+
+// Lists the names and aliases of all operators. The array is valid until the next call on this thread.
+MXNET_DLL int MXListAllOpNames(uint32_t *out_size, const char ***out_array);
+
+// As `MXListAllOpNames`.
+MXNET_DLL int NNListAllOpNames(uint32_t *out_size, const char ***out_array);
+
+// Lists the handle of every operator once, without its aliases. The array is valid until the next call on this thread.
+MXNET_DLL int MXSymbolListAtomicSymbolCreators(uint32_t *out_size, AtomicSymbolCreator **out_array);
+
+// As `MXSymbolListAtomicSymbolCreators`.
+MXNET_DLL int NNListUniqueOps(uint32_t *out_size, OpHandle **out_array);
+
+// Gives the handle of an operator. It is never freed.
+MXNET_DLL int NNGetOpHandle(const char *op_name, OpHandle *op_out);
+
+// Gives the name of an operator, valid until the next call on this thread.
+MXNET_DLL int MXSymbolGetAtomicSymbolName(AtomicSymbolCreator creator, const char **name);
+
+// Lists the legacy functions on arrays. There are none: operators do all they did.
+MXNET_DLL int MXListFunctions(uint32_t *out_size, FunctionHandle **out_array);
+
+// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
+// (empty if their number is fixed), and its return type. All pointers are valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator,
+                                const char **name,
+                                const char **description,
+                                uint32_t *num_args,
+                                const char ***arg_names,
+                                const char ***arg_type_infos,
+                                const char ***arg_descriptions,
+                                const char **key_var_num_args,
+                                const char **return_type);
+
+// Describes an operator as `MXSymbolGetAtomicSymbolInfo`; `real_name` is the name that its aliases stand for.
+MXNET_DLL
+int NNGetOpInfo(OpHandle op,
+                const char **real_name,
+                const char **description,
+                uint32_t *num_doc_args,
+                const char ***arg_names,
+                const char ***arg_type_infos,
+                const char ***arg_descriptions,
+                const char **return_type);
+
+// Lists the packed functions. There are none.
+MXNET_DLL int MXNetFuncListGlobalNames(int *out_size, const char ***out_array);
+
+// Gives the packed function of a name; null says that there is none.
+MXNET_DLL int MXNetFuncGetGlobal(const char *name, MXNetFunctionHandle *out);
+
+// Binds a network, given as JSON, with the parameters in the bytes of a `.params` file. Input `i` has the dimensions
+// `input_shape_data[input_shape_indptr[i] .. input_shape_indptr[i + 1]]`.
+MXNET_DLL
+int MXPredCreate(const char *symbol_json_str,
+                 const void *param_bytes,
+                 int param_size,
+                 int dev_type,
+                 int dev_id,
+                 uint32_t num_input_nodes,
+                 const char **input_keys,
+                 const uint32_t *input_shape_indptr,
+                 const uint32_t *input_shape_data,
+                 PredictorHandle *out);
+
+// As `MXPredCreate`, with element types of some arguments.
+MXNET_DLL
+int MXPredCreateEx(const char *symbol_json_str,
+                   const void *param_bytes,
+                   int param_size,
+                   int dev_type,
+                   int dev_id,
+                   uint32_t num_input_nodes,
+                   const char **input_keys,
+                   const uint32_t *input_shape_indptr,
+                   const uint32_t *input_shape_data,
+                   uint32_t num_provided_arg_dtypes,
+                   const char **provided_arg_dtype_names,
+                   const int *provided_arg_dtypes,
+                   PredictorHandle *out);
+
+// As `MXPredCreate`, computing the outputs of the named nodes instead.
+MXNET_DLL
+int MXPredCreatePartialOut(const char *symbol_json_str,
+                           const void *param_bytes,
+                           int param_size,
+                           int dev_type,
+                           int dev_id,
+                           uint32_t num_input_nodes,
+                           const char **input_keys,
+                           const uint32_t *input_shape_indptr,
+                           const uint32_t *input_shape_data,
+                           uint32_t num_output_nodes,
+                           const char **output_keys,
+                           PredictorHandle *out);
+
+// Binds the network of a predictor for inputs of other shapes; parameters are shared. The old predictor stays as it is.
+MXNET_DLL
+int MXPredReshape(uint32_t num_input_nodes,
+                  const char **input_keys,
+                  const uint32_t *input_shape_indptr,
+                  const uint32_t *input_shape_data,
+                  PredictorHandle handle,
+                  PredictorHandle *out);
+
+// Gives the shape of an output, valid until the next call on this thread.
+MXNET_DLL int MXPredGetOutputShape(PredictorHandle handle, uint32_t index, uint32_t **shape_data, uint32_t *shape_ndim);
+
+// Gives the code of an output's element type.
+MXNET_DLL int MXPredGetOutputType(PredictorHandle handle, uint32_t out_index, int *out_dtype);
+
+// Overwrites an input by `size` numbers, as many as it has.
+MXNET_DLL int MXPredSetInput(PredictorHandle handle, const char *key, const float *data, uint32_t size);
+
+// Computes the outputs.
+MXNET_DLL int MXPredForward(PredictorHandle handle);
+
+// Copies an output, as 32-bit floats, to memory for `size` numbers, as many as it has.
+MXNET_DLL int MXPredGetOutput(PredictorHandle handle, uint32_t index, float *data, uint32_t size);
+
+// Frees a predictor; null is nothing.
+MXNET_DLL int MXPredFree(PredictorHandle handle);
+
+// Reads the bytes of a file of arrays and gives their number.
+MXNET_DLL int MXNDListCreate(const char *nd_file_bytes, int nd_file_size, NDListHandle *out, uint32_t *out_length);
+
+// Gives an array of a list: its name (empty if it has none), elements and shape, valid until the list is freed.
+MXNET_DLL
+int MXNDListGet(NDListHandle handle,
+                uint32_t index,
+                const char **out_key,
+                const float **out_data,
+                const uint32_t **out_shape,
+                uint32_t *out_ndim);
+
+// Frees a list; null is nothing.
+MXNET_DLL int MXNDListFree(NDListHandle handle);
+
+// Binds a symbol to new arrays of zeros: shapes and types are inferred from the given ones. Gradients are requested by one word for
+// all arguments (`provided_grad_req_list_len` is 0), one for each, or by name. Arguments in `shared_arg_name_list` are those of
+// `shared_exec_handle`; others take memory from the buffer of arrays unless its length is -1. The caller frees the executor and all
+// handles; the lists are valid until the next call on this thread.
+MXNET_DLL
+int MXExecutorSimpleBind(SymbolHandle symbol_handle,
+                         int dev_type,
+                         int dev_id,
+                         uint32_t num_g2c_keys,
+                         const char **g2c_keys,
+                         const int *g2c_dev_types,
+                         const int *g2c_dev_ids,
+                         uint32_t provided_grad_req_list_len,
+                         const char **provided_grad_req_names,
+                         const char **provided_grad_req_types,
+                         uint32_t num_provided_arg_shapes,
+                         const char **provided_arg_shape_names,
+                         const uint32_t *provided_arg_shape_data,
+                         const uint32_t *provided_arg_shape_idx,
+                         uint32_t num_provided_arg_dtypes,
+                         const char **provided_arg_dtype_names,
+                         const int *provided_arg_dtypes,
+                         uint32_t num_provided_arg_stypes,
+                         const char **provided_arg_stype_names,
+                         const int *provided_arg_stypes,
+                         uint32_t num_shared_arg_names,
+                         const char **shared_arg_name_list,
+                         int *shared_buffer_len,
+                         const char **shared_buffer_name_list,
+                         NDArrayHandle *shared_buffer_handle_list,
+                         const char ***updated_shared_buffer_name_list,
+                         NDArrayHandle **updated_shared_buffer_handle_list,
+                         uint32_t *num_in_args,
+                         NDArrayHandle **in_args,
+                         NDArrayHandle **arg_grads,
+                         uint32_t *num_aux_states,
+                         NDArrayHandle **aux_states,
+                         ExecutorHandle shared_exec_handle,
+                         ExecutorHandle *out);
+
+// As `MXExecutorSimpleBind` with signed dimensions.
+MXNET_DLL
+int MXExecutorSimpleBindEx(SymbolHandle symbol_handle,
+                           int dev_type,
+                           int dev_id,
+                           uint32_t num_g2c_keys,
+                           const char **g2c_keys,
+                           const int *g2c_dev_types,
+                           const int *g2c_dev_ids,
+                           uint32_t provided_grad_req_list_len,
+                           const char **provided_grad_req_names,
+                           const char **provided_grad_req_types,
+                           uint32_t num_provided_arg_shapes,
+                           const char **provided_arg_shape_names,
+                           const int *provided_arg_shape_data,
+                           const uint32_t *provided_arg_shape_idx,
+                           uint32_t num_provided_arg_dtypes,
+                           const char **provided_arg_dtype_names,
+                           const int *provided_arg_dtypes,
+                           uint32_t num_provided_arg_stypes,
+                           const char **provided_arg_stype_names,
+                           const int *provided_arg_stypes,
+                           uint32_t num_shared_arg_names,
+                           const char **shared_arg_name_list,
+                           int *shared_buffer_len,
+                           const char **shared_buffer_name_list,
+                           NDArrayHandle *shared_buffer_handle_list,
+                           const char ***updated_shared_buffer_name_list,
+                           NDArrayHandle **updated_shared_buffer_handle_list,
+                           uint32_t *num_in_args,
+                           NDArrayHandle **in_args,
+                           NDArrayHandle **arg_grads,
+                           uint32_t *num_aux_states,
+                           NDArrayHandle **aux_states,
+                           ExecutorHandle shared_exec_handle,
+                           ExecutorHandle *out);
+
+// As `MXExecutorSimpleBind` with 64-bit dimensions.
+MXNET_DLL
+int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle,
+                             int dev_type,
+                             int dev_id,
+                             uint32_t num_g2c_keys,
+                             const char **g2c_keys,
+                             const int *g2c_dev_types,
+                             const int *g2c_dev_ids,
+                             uint32_t provided_grad_req_list_len,
+                             const char **provided_grad_req_names,
+                             const char **provided_grad_req_types,
+                             uint32_t num_provided_arg_shapes,
+                             const char **provided_arg_shape_names,
+                             const int64_t *provided_arg_shape_data,
+                             const uint32_t *provided_arg_shape_idx,
+                             uint32_t num_provided_arg_dtypes,
+                             const char **provided_arg_dtype_names,
+                             const int *provided_arg_dtypes,
+                             uint32_t num_provided_arg_stypes,
+                             const char **provided_arg_stype_names,
+                             const int *provided_arg_stypes,
+                             uint32_t num_shared_arg_names,
+                             const char **shared_arg_name_list,
+                             int *shared_buffer_len,
+                             const char **shared_buffer_name_list,
+                             NDArrayHandle *shared_buffer_handle_list,
+                             const char ***updated_shared_buffer_name_list,
+                             NDArrayHandle **updated_shared_buffer_handle_list,
+                             uint32_t *num_in_args,
+                             NDArrayHandle **in_args,
+                             NDArrayHandle **arg_grads,
+                             uint32_t *num_aux_states,
+                             NDArrayHandle **aux_states,
+                             ExecutorHandle shared_exec_handle,
+                             ExecutorHandle *out);
+
+// Makes a symbol of an operator that waits for its inputs, which `MXSymbolCompose` gives it.
+MXNET_DLL
+int MXSymbolCreateAtomicSymbol(AtomicSymbolCreator creator,
+                               uint32_t num_param,
+                               const char **keys,
+                               const char **vals,
+                               SymbolHandle *out);
+
+// As `MXSymbolCreateAtomicSymbol`.
+MXNET_DLL
+int NNSymbolCreateAtomicSymbol(OpHandle op,
+                               uint32_t num_param,
+                               const char **keys,
+                               const char **vals,
+                               SymbolHandle *out);
+
+// Makes a variable.
+MXNET_DLL int MXSymbolCreateVariable(const char *name, SymbolHandle *out);
+
+// As `MXSymbolCreateVariable`.
+MXNET_DLL int NNSymbolCreateVariable(const char *name, SymbolHandle *out);
+
+// Makes one symbol of several, with all their outputs in order.
+MXNET_DLL int MXSymbolCreateGroup(uint32_t num_symbols, SymbolHandle *symbol_list, SymbolHandle *out);
+
+// As `MXSymbolCreateGroup`.
+MXNET_DLL int NNSymbolCreateGroup(uint32_t num_symbols, SymbolHandle *symbol_list, SymbolHandle *out);
+
+// Reads a symbol from JSON.
+MXNET_DLL int MXSymbolCreateFromJSON(const char *json, SymbolHandle *out);
+
+// Reads a symbol from a file of JSON.
+MXNET_DLL int MXSymbolCreateFromFile(const char *fname, SymbolHandle *out);
+
+// Gives a symbol as JSON, valid until the next call on this thread.
+MXNET_DLL int MXSymbolSaveToJSON(SymbolHandle handle, const char **out_json);
+
+// Writes a symbol as JSON to a file.
+MXNET_DLL int MXSymbolSaveToFile(SymbolHandle handle, const char *fname);
+
+// Frees a handle; null is nothing. What was composed or bound with the symbol keeps its nodes.
+MXNET_DLL int MXSymbolFree(SymbolHandle handle);
+
+// As `MXSymbolFree`.
+MXNET_DLL int NNSymbolFree(SymbolHandle handle);
+
+// Makes a copy that shares no node.
+MXNET_DLL int MXSymbolCopy(SymbolHandle handle, SymbolHandle *out);
+
+// As `MXSymbolCopy`.
+MXNET_DLL int NNSymbolCopy(SymbolHandle handle, SymbolHandle *out);
+
+// Makes a second symbol of the same nodes.
+MXNET_DLL int MXShallowCopySymbol(SymbolHandle src, SymbolHandle *out);
+
+// Describes the graph in words, valid until the next call on this thread.
+MXNET_DLL int MXSymbolPrint(SymbolHandle handle, const char **out_str);
+
+// As `MXSymbolPrint`.
+MXNET_DLL int NNSymbolPrint(SymbolHandle handle, const char **out_str);
+
+// Gives the name of a symbol of one node, valid until the next call on this thread; `success` is 0 for a group.
+MXNET_DLL int MXSymbolGetName(SymbolHandle handle, const char **out, int *success);
+
+// Gives an attribute, valid until the next call on this thread; `success` is 0 if there is none.
+MXNET_DLL int MXSymbolGetAttr(SymbolHandle handle, const char *key, const char **out, int *success);
+
+// As `MXSymbolGetAttr`.
+MXNET_DLL int NNSymbolGetAttr(SymbolHandle handle, const char *key, const char **out, int *success);
+
+// Sets an attribute of a symbol of one node.
+MXNET_DLL int MXSymbolSetAttr(SymbolHandle handle, const char *key, const char *value);
+
+// Sets several attributes of a symbol of one node.
+MXNET_DLL int NNSymbolSetAttrs(SymbolHandle handle, uint32_t num_param, const char **keys, const char **values);
+
+// Lists the attributes of all nodes as `node$key` and value one after the other; `out_size` counts pairs. Valid until the next
+// call on this thread.
+MXNET_DLL
+int MXSymbolListAttr(SymbolHandle handle,
+                     uint32_t *out_size,
+                     const char ***out);
+
+// Lists the attributes of the symbol's own node; otherwise as `MXSymbolListAttr`.
+MXNET_DLL int MXSymbolListAttrShallow(SymbolHandle handle, uint32_t *out_size, const char ***out);
+
+// Lists attributes: option 0 as `MXSymbolListAttr`, 1 as `MXSymbolListAttrShallow`.
+MXNET_DLL int NNSymbolListAttrs(SymbolHandle handle, int recursive_option, uint32_t *out_size, const char ***out);
+
+// Lists the arguments in the order in which executors take them. Valid until the next call on this thread.
+MXNET_DLL int MXSymbolListArguments(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// Lists the outputs. Valid until the next call on this thread.
+MXNET_DLL int MXSymbolListOutputs(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// As `MXSymbolListOutputs`.
+MXNET_DLL int NNSymbolListOutputNames(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// Lists the auxiliary states. Valid until the next call on this thread.
+MXNET_DLL int MXSymbolListAuxiliaryStates(SymbolHandle handle, uint32_t *out_size, const char ***out_str_array);
+
+// Lists the names of variables: option 0 all, 1 arguments, 2 auxiliary states. Valid until the next call on this thread.
+MXNET_DLL
+int NNSymbolListInputNames(SymbolHandle handle,
+                           int option,
+                           uint32_t *out_size,
+                           const char ***out_str_array);
+
+// Lists variables as new symbols, which the caller frees; options as in `NNSymbolListInputNames`. The list is valid until the
+// next call on this thread.
+MXNET_DLL
+int NNSymbolListInputVariables(SymbolHandle handle,
+                               int option,
+                               uint32_t *out_size,
+                               SymbolHandle **out_sym_array);
+
+// Lists the variables of the graph as new symbols, which the caller frees. The list is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolGetInputSymbols(SymbolHandle handle,
+                            SymbolHandle **inputs,
+                            int *input_size);
+
+// Makes a symbol of every output of every node.
+MXNET_DLL int MXSymbolGetInternals(SymbolHandle handle, SymbolHandle *out);
+
+// As `MXSymbolGetInternals`.
+MXNET_DLL int NNSymbolGetInternals(SymbolHandle handle, SymbolHandle *out);
+
+// Makes a symbol of the inputs of the symbol's nodes; that of a variable has no outputs.
+MXNET_DLL int MXSymbolGetChildren(SymbolHandle handle, SymbolHandle *out);
+
+// As `MXSymbolGetChildren`.
+MXNET_DLL int NNSymbolGetChildren(SymbolHandle handle, SymbolHandle *out);
+
+// Makes a symbol of one output.
+MXNET_DLL int MXSymbolGetOutput(SymbolHandle handle, uint32_t index, SymbolHandle *out);
+
+// As `MXSymbolGetOutput`.
+MXNET_DLL int NNSymbolGetOutput(SymbolHandle handle, uint32_t index, SymbolHandle *out);
+
+// Gives the number of outputs.
+MXNET_DLL int MXSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
+
+// As `MXSymbolGetNumOutputs`.
+MXNET_DLL int NNSymbolGetNumOutputs(SymbolHandle handle, uint32_t *output_count);
+
+// Gives an operator its inputs, by position if `keys` is null and by name otherwise, and makes variables of those left out. On a
+// symbol that has its inputs it replaces variables. The symbol itself changes; `name` may be null.
+MXNET_DLL
+int MXSymbolCompose(SymbolHandle handle,
+                    const char *name,
+                    uint32_t num_args,
+                    const char **keys,
+                    SymbolHandle *args);
+
+// As `MXSymbolCompose`.
+MXNET_DLL
+int NNSymbolCompose(SymbolHandle handle,
+                    const char *name,
+                    uint32_t num_args,
+                    const char **keys,
+                    SymbolHandle *args);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* MXNET_C_API_H_ */
