@@ -215,11 +215,151 @@ static void records_and_differentiates(void) {
   for (int i = 0; i < 5; i++) OK(MXNDArrayFree(all[i]));
 }
 
+/* What `MXExecutorSimpleBindEx` makes for a batch size. */
+typedef struct {
+  ExecutorHandle executor;
+  NDArrayHandle args[ARGS], grads[ARGS];
+} Bound;
+
+static void simple_bind(SymbolHandle s, int batch, Bound *out, ExecutorHandle shared, int *buffer_len, const char **buffer_names,
+                        NDArrayHandle *buffer) {
+  const char *key = "data", *all = "write", *shared_names[] = {NAMES[1], NAMES[2], NAMES[3], NAMES[4]}, **new_names = NULL;
+  const int dims[] = {batch, IN};
+  const uint32_t starts[] = {0, 2};
+  uint32_t num_args = 0, num_aux = 9;
+  NDArrayHandle *args = NULL, *grads = NULL, *aux = NULL, *new_buffer = NULL;
+  OK(MXExecutorSimpleBindEx(s, 1, 0, 0, NULL, NULL, NULL, 0, NULL, &all, 1, &key, dims, starts, 0, NULL, NULL, 0, NULL, NULL, 4,
+                            shared_names, buffer_len, buffer_names, buffer, &new_names, &new_buffer, &num_args, &args, &grads,
+                            &num_aux, &aux, shared, &out->executor));
+  CHECK(num_args == ARGS && num_aux == 0);
+  memcpy(out->args, args, sizeof out->args);
+  memcpy(out->grads, grads, sizeof out->grads);
+  for (int i = 0; i < *buffer_len; i++) {
+    OK(MXNDArrayFree(buffer[i]));
+    buffer_names[i] = strcmp(new_names[i], "data") == 0 ? "data" : "softmax_label";
+    CHECK(strcmp(buffer_names[i], new_names[i]) == 0);
+    buffer[i] = new_buffer[i];
+  }
+}
+
+static void simple_bind_shares_what_it_is_told_to(void) {
+  SymbolHandle s = network();
+  Bound large = {0}, small = {0};
+  int len = 0;
+  const char *names[ARGS] = {0};
+  NDArrayHandle buffer[ARGS] = {0};
+  simple_bind(s, BATCH, &large, NULL, &len, names, buffer);
+  CHECK(len == 2);
+  simple_bind(s, 2, &small, large.executor, &len, names, buffer);
+  CHECK(len == 2);
+  float values[ARGS][16], got[2 * CLASSES], want[BATCH * CLASSES];
+  for (int i = 0; i < ARGS; i++) {
+    fill(i, values[i]);
+    OK(MXNDArraySyncCopyFromCPU(large.args[i], values[i], size_of(i)));
+  }
+  /* Parameters are the same arrays; inputs begin in the same memory. */
+  uint32_t n = 0;
+  NDArrayHandle *outputs = NULL;
+  OK(MXExecutorForward(small.executor, 0));
+  OK(MXExecutorOutputs(small.executor, &n, &outputs));
+  OK(MXNDArraySyncCopyToCPU(outputs[0], got, 2 * CLASSES));
+  OK(MXNDArrayFree(outputs[0]));
+  expected_outputs(values, want);
+  for (int i = 0; i < 2 * CLASSES; i++) NEAR(got[i], want[i]);
+  Bound *both[] = {&large, &small};
+  for (int b = 0; b < 2; b++) {
+    OK(MXExecutorFree(both[b]->executor));
+    for (int i = 0; i < ARGS; i++) {
+      OK(MXNDArrayFree(both[b]->args[i]));
+      OK(MXNDArrayFree(both[b]->grads[i]));
+    }
+  }
+  for (int i = 0; i < len; i++) OK(MXNDArrayFree(buffer[i]));
+  OK(MXSymbolFree(s));
+}
+
+/* The bytes of a file of the parameters. */
+static char *saved_parameters(float values[ARGS][16], long *size) {
+  char path[] = "/tmp/ferromx-capi-XXXXXX";
+  const char *keys[] = {"arg:fc1_weight", "arg:fc1_bias", "arg:fc2_weight", "arg:fc2_bias"};
+  NDArrayHandle params[4];
+  for (int i = 0; i < 4; i++) params[i] = floats(values[i + 1], SHAPES[i + 1], RANKS[i + 1]);
+  CHECK(mkstemp(path) >= 0);
+  OK(MXNDArraySave(path, 4, params, keys));
+  for (int i = 0; i < 4; i++) OK(MXNDArrayFree(params[i]));
+  FILE *file = fopen(path, "rb");
+  fseek(file, 0, SEEK_END);
+  *size = ftell(file);
+  rewind(file);
+  char *bytes = malloc((size_t)*size);
+  CHECK(fread(bytes, 1, (size_t)*size, file) == (size_t)*size);
+  fclose(file);
+  remove(path);
+  return bytes;
+}
+
+static void predicts(void) {
+  SymbolHandle s = network();
+  float values[ARGS][16], got[BATCH * HIDDEN], want[BATCH * CLASSES];
+  for (int i = 0; i < ARGS; i++) fill(i, values[i]);
+  long size = 0;
+  char *bytes = saved_parameters(values, &size);
+  const char *json = NULL, *key = "data", *layer = "act";
+  OK(MXSymbolSaveToJSON(s, &json));
+  const uint32_t starts[] = {0, 2}, dims[] = {BATCH, IN}, one[] = {1, IN};
+  PredictorHandle predictor = NULL, single = NULL, hidden = NULL;
+  OK(MXPredCreate(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, &predictor));
+  OK(MXPredReshape(1, &key, starts, one, predictor, &single));
+  OK(MXPredCreatePartialOut(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, 1, &layer, &hidden));
+  expected_outputs(values, want);
+  uint32_t *shape = NULL, ndim = 0;
+  OK(MXPredSetInput(predictor, "data", values[0], BATCH * IN));
+  OK(MXPredForward(predictor));
+  OK(MXPredGetOutputShape(predictor, 0, &shape, &ndim));
+  CHECK(ndim == 2 && shape[0] == BATCH && shape[1] == CLASSES);
+  OK(MXPredGetOutput(predictor, 0, got, BATCH * CLASSES));
+  for (int i = 0; i < BATCH * CLASSES; i++) NEAR(got[i], want[i]);
+  OK(MXPredSetInput(single, "data", values[0], IN));
+  OK(MXPredForward(single));
+  OK(MXPredGetOutput(single, 0, got, CLASSES));
+  for (int i = 0; i < CLASSES; i++) NEAR(got[i], want[i]);
+  OK(MXPredSetInput(hidden, "data", values[0], BATCH * IN));
+  OK(MXPredForward(hidden));
+  OK(MXPredGetOutput(hidden, 0, got, BATCH * HIDDEN));
+  float x = values[2][0];
+  for (int i = 0; i < IN; i++) x += values[0][i] * values[1][i];
+  NEAR(got[0], tanhf(x));
+  REFUSED(MXPredSetInput(predictor, "label", values[0], 4), "no input 'label'");
+  REFUSED(MXPredSetInput(predictor, "data", values[0], 4), "4 numbers");
+  REFUSED(MXPredGetOutput(predictor, 0, got, 3), "room for 3");
+  REFUSED(MXPredGetOutput(predictor, 1, got, 3), "output 1");
+  PredictorHandle damaged = NULL;
+  REFUSED(MXPredCreate(json, bytes, (int)size / 2, 1, 0, 1, &key, starts, dims, &damaged), "");
+  CHECK(damaged == NULL);
+  OK(MXPredFree(predictor));
+  OK(MXPredFree(single));
+  OK(MXPredFree(hidden));
+  NDListHandle list = NULL;
+  uint32_t length = 0;
+  const char *name = NULL;
+  const float *data = NULL;
+  const uint32_t *list_shape = NULL;
+  OK(MXNDListCreate(bytes, (int)size, &list, &length));
+  OK(MXNDListGet(list, 1, &name, &data, &list_shape, &ndim));
+  CHECK(length == 4 && strcmp(name, "arg:fc1_bias") == 0 && ndim == 1 && list_shape[0] == HIDDEN && data[1] == values[2][1]);
+  REFUSED(MXNDListGet(list, 4, &name, &data, &list_shape, &ndim), "array 4");
+  OK(MXNDListFree(list));
+  free(bytes);
+  OK(MXSymbolFree(s));
+}
+
 int main(void) {
   RUN(infers_and_lists);
   RUN(json_round_trip);
   RUN(trains);
   RUN(reshapes_and_monitors);
+  RUN(simple_bind_shares_what_it_is_told_to);
+  RUN(predicts);
   RUN(records_and_differentiates);
   return failures != 0;
 }

@@ -1,0 +1,67 @@
+/* Reads a file of numbers in batches. */
+#include "check.h"
+
+static DataIterCreator kind_named(const char *wanted, uint32_t *num_params) {
+  uint32_t n = 0;
+  DataIterCreator *all = NULL, found = NULL;
+  OK(MXListDataIters(&n, &all));
+  for (uint32_t i = 0; i < n; i++) {
+    const char *name = NULL, *doc = NULL, **names = NULL, **types = NULL, **docs = NULL;
+    OK(MXDataIterGetIterInfo(all[i], &name, &doc, num_params, &names, &types, &docs));
+    CHECK(*doc != 0 && *names[0] != 0 && *types[0] != 0);
+    if (strcmp(name, wanted) == 0) {
+      found = all[i];
+      break;
+    }
+  }
+  CHECK(found != NULL);
+  return found;
+}
+
+static void reads_batches(void) {
+  char path[] = "/tmp/ferromx-capi-XXXXXX";
+  int file = mkstemp(path);
+  FILE *csv = fdopen(file, "w");
+  fputs("1,2\n3,4\n5,6\n", csv);
+  fclose(csv);
+  uint32_t num_params = 0;
+  DataIterCreator kind = kind_named("CSVIter", &num_params);
+  CHECK(num_params > 2);
+  const char *keys[] = {"data_csv", "data_shape", "batch_size"}, *values[] = {path, "(2,)", "2"};
+  DataIterHandle iter = NULL;
+  OK(MXDataIterCreateIter(kind, 3, keys, values, &iter));
+  const float want[2][4] = {{1, 2, 3, 4}, {5, 6, 1, 2}};
+  for (int epoch = 0; epoch < 2; epoch++) {
+    int more = 0;
+    OK(MXDataIterBeforeFirst(iter));
+    for (int batch = 0; batch < 2; batch++) {
+      NDArrayHandle data = NULL, label = NULL;
+      float got[4];
+      int pad = 9;
+      uint64_t *index = NULL, n = 0;
+      OK(MXDataIterNext(iter, &more));
+      CHECK(more == 1);
+      OK(MXDataIterGetData(iter, &data));
+      OK(MXDataIterGetLabel(iter, &label));
+      OK(MXNDArraySyncCopyToCPU(data, got, 4));
+      for (int i = 0; i < 4; i++) NEAR(got[i], want[batch][i]);
+      OK(MXDataIterGetPadNum(iter, &pad));
+      CHECK(pad == batch);
+      OK(MXDataIterGetIndex(iter, &index, &n));
+      CHECK(n == 2 && index[0] == (uint64_t)(2 * batch));
+      OK(MXNDArrayFree(data));
+      OK(MXNDArrayFree(label));
+    }
+    OK(MXDataIterNext(iter, &more));
+    CHECK(more == 0);
+  }
+  OK(MXDataIterFree(iter));
+  remove(path);
+  REFUSED(MXDataIterNext(iter, &(int){0}), "disposed");
+  REFUSED(MXDataIterCreateIter(kind, 3, keys, values, &iter), path);
+}
+
+int main(void) {
+  RUN(reads_batches);
+  return failures != 0;
+}
