@@ -5,6 +5,7 @@
 //! the same trait.
 
 pub mod check;
+pub mod coverage;
 pub mod engine;
 pub mod fixture;
 pub mod golden;

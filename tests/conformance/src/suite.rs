@@ -1,6 +1,6 @@
 //! Runs families and counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::golden::{self, Case};
 #[derive(Debug, Default)]
 pub struct Known {
     ids: BTreeSet<String>,
-    operators: BTreeSet<String>,
+    operators: BTreeMap<String, String>,
 }
 
 impl Known {
@@ -34,13 +34,17 @@ impl Known {
     pub fn parse(text: &str) -> Result<Known, String> {
         let mut known = Known::default();
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            let (entry, _reason) = (line.split_once(": "))
+            let (entry, reason) = (line.split_once(": "))
                 .filter(|(_, reason)| !reason.trim().is_empty())
                 .ok_or_else(|| format!("known-differences.txt: '{line}' gives no reason"))?;
             match entry.strip_prefix("operator ") {
-                Some(name) => known.operators.insert(name.to_owned()),
-                None => known.ids.insert(entry.to_owned()),
-            };
+                Some(name) => {
+                    known.operators.insert(name.to_owned(), reason.to_owned());
+                }
+                None => {
+                    known.ids.insert(entry.to_owned());
+                }
+            }
         }
         Ok(known)
     }
@@ -48,6 +52,16 @@ impl Known {
     /// Whether a case is listed.
     pub fn covers(&self, id: &str) -> bool {
         self.entry(id).is_some()
+    }
+
+    /// The listed cases; `family/operator/*` is all of an operator.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.ids.iter().map(String::as_str)
+    }
+
+    /// The operators that are not there, and why.
+    pub fn absent(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.operators.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
     }
 
     /// The entry that covers a case.
@@ -98,7 +112,7 @@ pub fn run(runner: &dyn Runner, folder: &Path, family: &str, known: &Known) -> R
         known.ids.iter().map(String::as_str).filter(|id| id.split('/').next() == Some(family)).collect();
     for case in golden::load(folder, family)? {
         if let Some(missing) = case.op().filter(|op| !runner.has_operator(op)) {
-            match known.operators.contains(missing) {
+            match known.operators.contains_key(missing) {
                 true => report.absent += 1,
                 false => report.failures.push((case.id().to_owned(), format!("there is no operator {missing}"))),
             }
@@ -120,7 +134,7 @@ pub fn run(runner: &dyn Runner, folder: &Path, family: &str, known: &Known) -> R
 
 /// The operators that are listed as not there although they are.
 pub fn arrived<'k>(runner: &dyn Runner, known: &'k Known) -> Vec<&'k str> {
-    known.operators.iter().map(String::as_str).filter(|name| runner.has_operator(name)).collect()
+    known.operators.keys().map(String::as_str).filter(|name| runner.has_operator(name)).collect()
 }
 
 /// A panic is never an answer, not even where MXNet refuses.
@@ -142,7 +156,7 @@ mod tests {
         assert_eq!(known.entry("unary/relu/3"), Some("unary/relu/3"));
         assert_eq!(known.entry("unary/relu/33"), None);
         assert_eq!(known.entry("binary/_mod/7"), Some("binary/_mod/*"));
-        assert!(known.operators.contains("sin"));
+        assert!(known.operators.contains_key("sin"));
     }
 
     #[test]

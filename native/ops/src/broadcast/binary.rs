@@ -8,10 +8,11 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::broadcast::broadcast;
-use ferromx_kernels::map::Src;
+use ferromx_kernels::map::{LaneFn, Src};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{Sum, reduce, reduce_to_shape};
 use ferromx_kernels::zip::zip;
+use smallvec::SmallVec;
 
 use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
@@ -161,7 +162,7 @@ pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out
 }
 
 /// [`reduce_to_shape`] in the lanes of a formula.
-fn reduce_to_shape_like<T, C>(x: &[T], (from, to): (&[usize], &[usize]), out: &mut [T], _lanes: impl Fn(C, C) -> C)
+fn reduce_to_shape_like<T, C>(x: &[T], (from, to): (&[usize], &[usize]), out: &mut [T], _lanes: impl LaneFn<(C, C), C>)
 where
     C: ferromx_kernels::reduce::Number,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
@@ -217,7 +218,7 @@ fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>)
 }
 
 /// Lets `fill` write lanes of `shape`, and sums them to the shape `to`.
-fn summed<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl Fn(C, C) -> C, fill: impl FnOnce(&mut [C]))
+fn summed<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl LaneFn<(C, C), C>, fill: impl FnOnce(&mut [C]))
 where
     C: ferromx_kernels::reduce::Number,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
@@ -225,13 +226,13 @@ where
     with_scratch(shape.iter().product(), |buf: &mut [C]| {
         fill(buf);
         let missing = shape.len() - to.len();
-        let axes: Vec<usize> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
+        let axes: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
         reduce::<Sum, C, T, C>(buf, shape, &axes, out);
     });
 }
 
 /// `lanes *= g`.
-fn times<T, C>(lanes: &mut [C], g: &[T], _: impl Fn(C, C) -> C)
+fn times<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
 where
     C: ferromx_kernels::reduce::Number,
     T: ferromx_kernels::map::Load<C>,

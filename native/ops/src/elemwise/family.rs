@@ -4,12 +4,14 @@
 //! The element types up to 32 bits of floating point compute in `f32`, `f64` in `f64`. Integers compute in `f32` as MXNet's do,
 //! unless the formula has an `int` form, which is exact and wraps around.
 
+use std::marker::PhantomData;
+
 use ferromx_core::dtype::Element;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{Src, map};
+use ferromx_kernels::map::{LaneFn, Src, map};
 use ferromx_kernels::zip::{zip, zip3};
 
 /// A formula of one operand.
@@ -88,14 +90,55 @@ macro_rules! formula {
 }
 pub(crate) use formula;
 
-/// Runs `$body` with `$T` bound to the element type and `$f` to the formula's form for it.
+/// A formula in lanes of type `C`, as loops take it. It is a type of its own since a function would be called through a shim,
+/// which is not inlined where the formula is large, and the loop would then run without vector instructions.
+pub struct Form<F, C>(PhantomData<fn(C) -> F>);
+
+impl<F, C> Form<F, C> {
+    /// The only value.
+    pub const NEW: Form<F, C> = Form(PhantomData);
+}
+
+impl<F, C> Clone for Form<F, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F, C> Copy for Form<F, C> {}
+
+macro_rules! forms {
+    ($($lane:ident),*) => {$(
+        impl<F: Unary> LaneFn<($lane,), $lane> for Form<F, $lane> {
+            #[inline(always)]
+            fn call(self, (x,): ($lane,)) -> $lane {
+                F::$lane(x)
+            }
+        }
+        impl<F: Binary> LaneFn<($lane, $lane), $lane> for Form<F, $lane> {
+            #[inline(always)]
+            fn call(self, (a, b): ($lane, $lane)) -> $lane {
+                F::$lane(a, b)
+            }
+        }
+        impl<F: Ternary> LaneFn<($lane, $lane, $lane), $lane> for Form<F, $lane> {
+            #[inline(always)]
+            fn call(self, (a, b, c): ($lane, $lane, $lane)) -> $lane {
+                F::$lane(a, b, c)
+            }
+        }
+    )*};
+}
+forms!(f32, f64, i32, i64);
+
+/// Runs `$body` with `$T` bound to the element type and `$f` to the formula's form for it, a [`Form`].
 macro_rules! lanes {
     ($ctx:expr, $dtype:expr, $F:ty, |$T:ident, $f:ident| $body:expr) => {{
         use ferromx_core::dtype::{DType, bf16, f16};
         macro_rules! arm {
             ($t:ty, $lane:ident) => {{
                 type $T = $t;
-                let $f = <$F>::$lane;
+                let $f = $crate::elemwise::family::Form::<$F, $lane>::NEW;
                 $body
             }};
             ($t:ty, int $lane:ident) => {
@@ -188,7 +231,7 @@ pub fn binary_backward<A: Binary, B: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], ou
 }
 
 /// `g * F(x)`.
-pub struct Chain<F>(std::marker::PhantomData<F>);
+pub struct Chain<F>(PhantomData<F>);
 
 impl<F: Unary> Binary for Chain<F> {
     #[inline(always)]
@@ -202,7 +245,7 @@ impl<F: Unary> Binary for Chain<F> {
 }
 
 /// `g * F(a, b)`.
-pub struct Chain2<F>(std::marker::PhantomData<F>);
+pub struct Chain2<F>(PhantomData<F>);
 
 impl<F: Binary> Ternary for Chain2<F> {
     #[inline(always)]

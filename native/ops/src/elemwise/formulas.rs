@@ -5,13 +5,21 @@ use ferromx_kernels::math::{self, Real};
 
 use super::family::formula;
 
-/// `sqrt(a^2 + b^2)` without overflow.
+/// `sqrt(a^2 + b^2)` without overflow; infinite where one leg is, else NaN where one is.
 #[inline(always)]
 fn hypot<T: Real>(a: T, b: T) -> T {
     let (x, y) = (a.abs(), b.abs());
     let (long, short) = if x > y { (x, y) } else { (y, x) };
-    let ratio = if long > T::ZERO && long.is_finite() { short / long } else { T::ZERO };
-    long * (T::ONE + ratio * ratio).sqrt()
+    let infinity = T::of(f64::INFINITY);
+    if x == infinity || y == infinity {
+        infinity
+    } else if long > T::ZERO {
+        let ratio = short / long;
+        long * (T::ONE + ratio * ratio).sqrt()
+    } else {
+        // Both are 0, or one is NaN.
+        x + y
+    }
 }
 
 formula!(Binary

@@ -119,10 +119,11 @@ pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
     .grad(Grad::Kernel(Backward::new(cast), None));
 
 fn cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (x, out) = (&ins[0], &mut outs[0]);
-    if x.dtype() == out.dtype() {
-        return copy(ctx, ins, outs);
-    }
+    if ins[0].dtype() == outs[0].dtype() { copy(ctx, ins, outs) } else { convert(&ins[0], &mut outs[0]) }
+}
+
+/// Writes an array in the type of the output, which is another.
+pub fn convert(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let unknown = |d: DType| Error::Internal(format!("no conversion of {d}"));
     dispatch!(out.dtype(), U in [f32, f16, bf16] => {
         // Small types are exact in single precision, which is several times faster than the way through 64 bits.
@@ -259,7 +260,14 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         return Ok(());
     }
     let row = out.len() / condition.len();
-    let mask = mask_of(ctx, condition)?;
+    dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let condition = condition.slice::<C>()?;
+        choose(&|at, flags: &mut [bool]| holds(condition, row, at, flags), x, y, out)
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+}
+
+/// Takes elements of x where the mask says so, else of y. The mask writes whether it holds at a position and after it.
+fn choose(mask: &(dyn Fn(usize, &mut [bool]) + Sync), x: &In<'_>, y: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let (x, y, out) = (x.slice::<T>()?, y.slice::<T>()?, out.slice_mut::<T>()?);
         par::parallel_rows(out, GRAIN, 1, |chunk, out| {
@@ -267,7 +275,7 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
             for (k, part) in out.chunks_mut(BLOCK).enumerate() {
                 let at = chunk * GRAIN + k * BLOCK;
                 let flags = &mut flags[..part.len()];
-                mask(at, row, flags);
+                mask(at, flags);
                 let (x, y) = (&x[at..at + part.len()], &y[at..at + part.len()]);
                 for i in 0..part.len() {
                     part[i] = if flags[i] { x[i] } else { y[i] };
@@ -278,23 +286,18 @@ fn where_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     }, d => Err(Error::Internal(format!("no choice of {d}"))))
 }
 
-/// Writes which elements from a position on fulfil the condition, where each condition stands for `row` elements.
-fn mask_of<'a>(ctx: &OpCtx<'_>, condition: &In<'a>) -> Result<Box<dyn Fn(usize, usize, &mut [bool]) + Sync + 'a>> {
-    dispatch!(condition.dtype(), C in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-        let c = condition.slice::<C>()?;
-        Ok(Box::new(move |at: usize, row: usize, flags: &mut [bool]| {
-            let zero = C::from_f32(0.0);
-            if row == 1 {
-                for (f, c) in flags.iter_mut().zip(&c[at..]) {
-                    *f = *c != zero;
-                }
-            } else {
-                for (i, f) in flags.iter_mut().enumerate() {
-                    *f = c[(at + i) / row] != zero;
-                }
-            }
-        }))
-    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+/// Which elements from a position on fulfil the condition, each of which stands for `row` elements.
+fn holds<C: Element>(condition: &[C], row: usize, at: usize, flags: &mut [bool]) {
+    let zero = C::default();
+    if row == 1 {
+        for (f, c) in flags.iter_mut().zip(&condition[at..]) {
+            *f = *c != zero;
+        }
+    } else {
+        for (i, f) in flags.iter_mut().enumerate() {
+            *f = condition[(at + i) / row] != zero;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ use ferromx_core::storage::{In, Out};
 use ferromx_kernels::map::Src;
 use ferromx_kernels::zip::{zip, zip3};
 
-use super::family::{Binary, Chain2, Graph, NUMERIC, Ternary, lanes, scalar, src, with_scalar, with_scalar2};
+use super::family::{Binary, Chain2, Graph, Ternary, lanes, scalar, src, with_scalar, with_scalar2};
 use super::formulas::*;
+use super::identity::convert;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
@@ -124,7 +125,7 @@ fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
         Some(DType::Bool) => io.assign_out(0, DType::I64),
         Some(d) => io.assign_out(0, d),
         None => match io.outs[0] {
-            Some(d) if d.is_float() && d != DType::F64 => io.assign_in(0, d),
+            Some(d) if d.is_float() => io.assign_in(0, d),
             _ => Ok(()),
         },
     }
@@ -136,8 +137,9 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     if x.dtype() == out.dtype() {
         return with_scalar::<F>(ctx, x, s, out);
     }
+    convert(x, out)?;
     lanes!(ctx, out.dtype(), F, |T, f| {
-        zip(Src::from(&widened::<T>(ctx, x)?), Src::Scalar(T::from_f64(s)), out.slice_mut::<T>()?, f);
+        zip(Src::<T>::InPlace, Src::Scalar(T::from_f64(s)), out.slice_mut::<T>()?, f);
     });
     Ok(())
 }
@@ -145,22 +147,15 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 /// `F(scalar, x)`.
 fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
+    let same = x.dtype() == out.dtype();
+    if !same {
+        convert(x, out)?;
+    }
     lanes!(ctx, out.dtype(), F, |T, f| {
-        let scalar = Src::Scalar(T::from_f64(s));
-        if x.dtype() == T::DTYPE {
-            zip(scalar, src::<T>(x)?, out.slice_mut::<T>()?, f);
-        } else {
-            zip(scalar, Src::from(&widened::<T>(ctx, x)?), out.slice_mut::<T>()?, f);
-        }
+        let x = if same { src::<T>(x)? } else { Src::InPlace };
+        zip(Src::Scalar(T::from_f64(s)), x, out.slice_mut::<T>()?, f);
     });
     Ok(())
-}
-
-/// Integers or booleans as the wider type that a result has.
-fn widened<T: Element>(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<Vec<T>> {
-    ferromx_core::dispatch!(x.dtype(), S in [u8, i8, i32, i64, bool] => {
-        Ok(x.slice::<S>()?.iter().map(|v| T::from_f64(v.to_f64())).collect())
-    }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
 
 /// `g * F(x, scalar)`.

@@ -51,7 +51,7 @@ params! {
         cudnn_tune: Option<CudnnTune> = None;
         /// Accepted for compatibility: whether cuDNN is not used on a GPU.
         cudnn_off: bool = false;
-        /// Order of the dimensions; by default NCW, NCHW or NCDHW. Those with channels last need a GPU.
+        /// Order of the dimensions; by default NCW, NCHW or NCDHW. Those with channels last can be inferred, but not computed.
         layout: Option<ConvLayout> = None;
     }
 }
@@ -92,18 +92,31 @@ impl ConvolutionParam {
             self.num_group
         );
         match (self.layout, n) {
-            (None, _) | (Some(ConvLayout::Ncw), 1) | (Some(ConvLayout::Nchw), 2) | (Some(ConvLayout::Ncdhw), 3) => {
-                Ok(n)
-            }
-            (Some(ConvLayout::Nhwc), 2) | (Some(ConvLayout::Ndhwc), 3) => Err(Error::Unsupported(
-                "convolutions with channels last run on a GPU only: transpose the input and use NCHW or NCDHW".into(),
-            )),
+            (None, _)
+            | (Some(ConvLayout::Ncw), 1)
+            | (Some(ConvLayout::Nchw | ConvLayout::Nhwc), 2)
+            | (Some(ConvLayout::Ncdhw | ConvLayout::Ndhwc), 3) => Ok(n),
             (Some(layout), n) => {
                 Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions")))
             }
         }
     }
 
+    fn channels_last(&self) -> bool {
+        matches!(self.layout, Some(ConvLayout::Nhwc | ConvLayout::Ndhwc))
+    }
+
+    /// The shape of a convolution that is to be computed.
+    fn computed(&self, data: &Shape) -> Result<ConvShape> {
+        if self.channels_last() {
+            return Err(Error::Unsupported(
+                "convolutions with channels last are not computed: transpose the input and use NCHW or NCDHW".into(),
+            ));
+        }
+        self.shape(data)
+    }
+
+    /// The shape for data with channels first.
     fn shape(&self, data: &Shape) -> Result<ConvShape> {
         let n = self.spatial()?;
         let dims = data.dims();
@@ -124,6 +137,37 @@ impl ConvolutionParam {
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ConvolutionParam>();
+    if !p.channels_last() {
+        return infer_channels_first(p, io);
+    }
+    let mut ins: Vec<Shape> = io.ins.iter().map(channels_to_front).collect();
+    let mut outs: Vec<Shape> = io.outs.iter().map(channels_to_front).collect();
+    infer_channels_first(p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+    for (to, from) in io.ins.iter_mut().chain(io.outs.iter_mut()).zip(ins.iter().chain(&outs)) {
+        *to = channels_to_back(from);
+    }
+    Ok(())
+}
+
+/// The shape with its last axis as axis 1; a vector stays as it is.
+fn channels_to_front(shape: &Shape) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
+        dims[1..].rotate_right(1);
+    }
+    shape
+}
+
+/// Undoes [`channels_to_front`].
+fn channels_to_back(shape: &Shape) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
+        dims[1..].rotate_left(1);
+    }
+    shape
+}
+
+fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
     let n = p.spatial()?;
     let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
@@ -196,7 +240,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<ConvolutionParam>();
-    let shape = p.shape(ins[0].shape())?;
+    let shape = p.computed(ins[0].shape())?;
     let (x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
     let epilogue = ConvEpilogue { bias, ..ConvEpilogue::default() };
@@ -223,7 +267,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 
 fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<ConvolutionParam>();
-    let shape = p.shape(ins[1].shape())?;
+    let shape = p.computed(ins[1].shape())?;
     let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     if outs[0].wanted() {
         conv_backward_data(&shape, dy, w, outs[0].slice_mut::<T>()?);
@@ -258,6 +302,15 @@ mod tests {
         let ins = vec![Shape::new(&[-1, -1, 9, -1]), Shape::new(&[8, 2, 3, 3]), Shape::unknown()];
         let (ins, _) = infer(&attrs, ins, Shape::new(&[6, 8, 5, 7])).unwrap();
         assert_eq!(ins[0], [6, 4, 9, 7].into());
+    }
+
+    #[test]
+    fn channels_may_be_last_in_inference() {
+        let attrs = [("kernel", "(3, 2)"), ("num_filter", "6"), ("num_group", "2"), ("layout", "NHWC")];
+        let ins = vec![Shape::new(&[2, 8, 9, 4]), Shape::unknown(), Shape::unknown()];
+        let (ins, out) = infer(&attrs, ins, Shape::unknown()).unwrap();
+        assert_eq!((&ins[0], &ins[1]), (&[2, 8, 9, 4].into(), &[6, 3, 2, 2].into()));
+        assert_eq!((&ins[2], &out), (&[6].into(), &[2, 6, 8, 6].into()));
     }
 
     #[test]

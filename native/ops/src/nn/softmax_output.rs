@@ -91,13 +91,11 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     ensure!(n >= 1, "the data of SoftmaxOutput is a scalar; it needs a dimension of classes");
     io.assign_out(0, &data)?;
     let dims = data.dims();
-    let label: Dims = match (p.multi_output, p.preserve_shape) {
-        (true, _) => {
-            ensure!(n >= 2, "multi_output needs data of at least two dimensions, but it is {data}");
-            dims[..1].iter().chain(&dims[2..]).copied().collect()
-        }
-        (false, true) => dims[..n - 1].into(),
-        (false, false) => dims[..1].into(),
+    let label: Dims = if p.multi_output {
+        ensure!(n >= 2, "multi_output needs data of at least two dimensions, but it is {data}");
+        dims[..1].iter().chain(&dims[2..]).copied().collect()
+    } else {
+        dims[..n - 1].into()
     };
     let label = Shape::from(label);
     // Accepted besides: probabilities, and for multi_output one flattened row of labels per example.
@@ -149,6 +147,16 @@ fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
     if ins[0].shape() == ins[1].shape() {
         softmax_output_backward_dense(scale, y, label, head, dx);
     } else {
+        ensure!(
+            label.len() == shape.outer * shape.inner,
+            "SoftmaxOutput: {} labels of shape {}, but {} rows of {} classes in data of shape {}; set preserve_shape where the \
+             classes lie along the last axis, multi_output where they lie along axis 1",
+            label.len(),
+            ins[0].shape(),
+            shape.outer * shape.inner,
+            shape.axis,
+            ins[1].shape()
+        );
         let smooth_alpha = f64::from(p.smooth_alpha);
         softmax_output_backward(&SoftmaxTarget { shape, ignore_label, smooth_alpha, scale }, y, label, head, dx);
     }

@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::reduce;
 
-use super::axes::reduced;
+use super::axes::{Axes, reduced};
 use crate::elemwise::family::NUMERIC;
 
 /// The operators of this file.
@@ -59,8 +59,8 @@ pub static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
 fn arg_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ArgParam>();
     let Some(n) = io.ins[0].ndim() else { return Ok(()) };
-    let axes = match p.axis {
-        Some(axis) => vec![Shape::axis(i64::from(axis), n)?],
+    let axes: Axes = match p.axis {
+        Some(axis) => Axes::from_slice(&[Shape::axis(i64::from(axis), n)?]),
         None => (0..n).collect(),
     };
     let out = reduced(&io.ins[0], &axes, p.keepdims);

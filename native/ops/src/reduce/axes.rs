@@ -12,6 +12,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::map::Src;
+use smallvec::SmallVec;
 
 use crate::elemwise::family::{Binary, Graph, lanes};
 use crate::elemwise::formulas::Mul;
@@ -28,16 +29,19 @@ params! {
     }
 }
 
+/// Axes or lengths of axes; six fit without a heap allocation.
+pub type Axes = SmallVec<[usize; 6]>;
+
 /// The axes to reduce out of `n`, in order.
 ///
 /// # Errors
 /// An axis that is not there or given twice.
-pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Vec<usize>> {
+pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
     let given = axis.0.as_ref().map_or(&[][..], Shape::dims);
     if given.is_empty() {
         return Ok((0..n).collect());
     }
-    let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Vec<_>>>()?;
+    let mut axes = given.iter().map(|a| Shape::axis(*a, n)).collect::<Result<Axes>>()?;
     axes.sort_unstable();
     ensure!(axes.windows(2).all(|w| w[0] < w[1]), "an axis is given twice in axis={}", Shape::new(given));
     Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
@@ -69,7 +73,7 @@ pub fn reduce_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// The lengths of a shape with 1 in place of the reduced axes.
-pub fn kept(shape: &Shape, axes: &[usize]) -> Vec<usize> {
+pub fn kept(shape: &Shape, axes: &[usize]) -> Axes {
     shape.to_usize().iter().enumerate().map(|(i, d)| if axes.contains(&i) { 1 } else { *d }).collect()
 }
 
@@ -152,10 +156,10 @@ mod tests {
         let axes = |text: &str, exclude| {
             resolve(&<ShapeOrNone as ferromx_core::params::ParamValue>::parse(text).unwrap(), exclude, 3)
         };
-        assert_eq!(axes("None", true).unwrap(), [0, 1, 2]);
-        assert_eq!(axes("()", false).unwrap(), [0, 1, 2]);
-        assert_eq!(axes("(2, 0)", false).unwrap(), [0, 2]);
-        assert_eq!(axes("-1", true).unwrap(), [0, 1]);
+        assert_eq!(axes("None", true).unwrap()[..], [0, 1, 2]);
+        assert_eq!(axes("()", false).unwrap()[..], [0, 1, 2]);
+        assert_eq!(axes("(2, 0)", false).unwrap()[..], [0, 2]);
+        assert_eq!(axes("-1", true).unwrap()[..], [0, 1]);
         assert!(axes("(0, 1, 2)", true).unwrap().is_empty());
         assert!(axes("(0, -3)", false).unwrap_err().to_string().contains("given twice"));
         assert!(axes("5", false).is_err());

@@ -10,12 +10,12 @@ use ferromx_core::params;
 use ferromx_core::params::{NormDType, ShapeOrNone};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::broadcast::broadcast;
-use ferromx_kernels::map::{Load, Src};
+use ferromx_kernels::map::{self, Load, Src};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, L1Norm, L2Norm, Number, Reducer};
 
 use super::axes::{Spread, kept, reduced, resolve};
-use crate::elemwise::family::{Binary, Graph, NUMERIC, formula, lanes};
+use crate::elemwise::family::{Binary, Graph, formula, lanes};
 use crate::elemwise::formulas::Mul;
 
 params! {
@@ -88,9 +88,9 @@ fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result
     if let DType::F64 = x.dtype() {
         return reduce_into::<F::Reducer, f64, f64>(x.slice()?, &shape, &axes, out);
     }
-    dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64] => {
+    dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64, bool] => {
         reduce_into::<F::Reducer, T, f32>(x.slice()?, &shape, &axes, out)
-    }, other => Err(ctx.unsupported(other, NUMERIC)))
+    }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
 /// Reduces in lanes of type `C`, then converts to the output's type.
@@ -102,7 +102,7 @@ where
 {
     with_scratch(out.len(), |norms: &mut [C]| {
         reduce::reduce::<R, T, C, C>(x, shape, axes, norms);
-        dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
             for (y, norm) in out.slice_mut::<U>()?.iter_mut().zip(norms.iter()) {
                 *y = U::from_f64(norm.to_f64());
             }
@@ -122,21 +122,28 @@ fn backward_as<F: Norm>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> R
     let shape = out.shape().to_usize();
     let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
     let small = kept(out.shape(), &axes);
-    let (g, y) = (doubles(&ins[0])?, doubles(&ins[2])?);
-    lanes!(ctx, out.dtype(), F, |T, f| {
-        let x = Src::Slice(ins[1].slice::<T>()?);
-        broadcast((x, &shape), (Src::from(&y), &small), (out.slice_mut::<T>()?, &shape), f);
-    });
-    lanes!(ctx, out.dtype(), Mul, |T, f| {
-        broadcast((Src::<T>::InPlace, &shape), (Src::from(&g), &small), (out.slice_mut::<T>()?, &shape), f);
-    });
-    Ok(())
+    // The type of the norms and their gradients may differ from the input's.
+    with_scratch(small.iter().product(), |norms: &mut [f64]| {
+        doubles(&ins[2], norms)?;
+        lanes!(ctx, out.dtype(), F, |T, f| {
+            let x = Src::Slice(ins[1].slice::<T>()?);
+            broadcast((x, &shape), (Src::Slice(&*norms), &small), (out.slice_mut::<T>()?, &shape), f);
+        });
+        let grads = norms;
+        doubles(&ins[0], grads)?;
+        lanes!(ctx, out.dtype(), Mul, |T, f| {
+            let g = Src::Slice(&*grads);
+            broadcast((Src::<T>::InPlace, &shape), (g, &small), (out.slice_mut::<T>()?, &shape), f);
+        });
+        Ok(())
+    })
 }
 
-/// The norms or their gradients, whose type may differ from the input's.
-fn doubles(x: &In<'_>) -> Result<Vec<f64>> {
+/// Writes an array in double precision.
+fn doubles(x: &In<'_>, out: &mut [f64]) -> Result<()> {
     dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        Ok(x.slice::<U>()?.iter().map(|v| v.to_f64()).collect())
+        map::cast(x.slice::<U>()?, out);
+        Ok(())
     }, d => Err(Error::Internal(format!("no norm of type {d}"))))
 }
 

@@ -1,19 +1,21 @@
 //! Sums, means, products and extremes over axes.
 
-use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::map::{Arith, Load, Src, Store};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, Number, Prod, Reducer, Sum};
 use ferromx_kernels::zip::zip;
 
-use super::axes::{ReduceParam, Spread, kept, reduce_shape, resolve, spread, spread_scalar, times_spread};
+use super::axes::{Axes, ReduceParam, Spread, kept, reduce_shape, resolve, spread, spread_scalar, times_spread};
 use crate::elemwise::family::{Graph, NUMERIC, formula};
 use crate::elemwise::formulas::{Div, Equal, Mul};
 
@@ -37,7 +39,7 @@ macro_rules! reduce_op {
                 $(.aliases(&[$($alias),+]))?
                 .doc(concat!($doc, " A result of one element has shape (1)."))
                 .params::<ReduceParam>()
-                .shape(reduce_shape)
+                .shape(shape_of::<$R>)
                 .forward(forward::<$R>)
                 .grad(Grad::Kernel(Backward::new($backward).inputs($inputs).outputs($outputs), Some(COMPOSE)))
         };
@@ -87,8 +89,30 @@ Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
 });
 
 /// A reducer for every lane type.
-trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {}
-impl<R: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64>> AnyLane for R {}
+trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
+    /// Whether there is a result for no elements.
+    const OF_NOTHING: bool = true;
+}
+impl AnyLane for Sum {}
+impl AnyLane for Mean {}
+impl AnyLane for Prod {}
+impl AnyLane for NanSum {}
+impl AnyLane for NanProd {}
+impl AnyLane for Max {
+    const OF_NOTHING: bool = false;
+}
+impl AnyLane for Min {
+    const OF_NOTHING: bool = false;
+}
+
+fn shape_of<R: AnyLane>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    ensure!(
+        R::OF_NOTHING || !io.ins[0].dims().contains(&0),
+        "an array of shape {} has no elements, so none is the largest or smallest",
+        io.ins[0]
+    );
+    reduce_shape(p, io)
+}
 
 fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, out) = (&ins[0], &mut outs[0]);
@@ -105,7 +129,7 @@ fn forward<R: AnyLane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) ->
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
-fn axes_of(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Vec<usize>> {
+fn axes_of(ctx: &OpCtx<'_>, shape: &Shape) -> Result<Axes> {
     let p = ctx.params::<ReduceParam>();
     resolve(&p.axis, p.exclude, shape.dims().len())
 }
@@ -297,6 +321,10 @@ mod tests {
             assert_eq!(shape(attrs), Shape::new(want), "{attrs:?}");
         }
         assert_eq!(shape(&[("keepdims", "True")]), [1, 1, 1].into());
+        for def in [&MAX, &MIN] {
+            let error = Case::new(def, &[("axis", "0")]).shapes(&[[2, 0].into()]).unwrap_err().to_string();
+            assert!(error.contains("shape [2,0] has no elements"), "{error}");
+        }
         assert_eq!(Case::new(&SUM, &[("axis", "0")]).shapes(&[[-1, 3].into()]).unwrap(), [Shape::new(&[3])]);
     }
 

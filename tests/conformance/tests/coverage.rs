@@ -1,0 +1,22 @@
+//! The committed page of coverage is that of the sources, and every known difference is explained.
+
+use ferromx_conformance::coverage;
+use ferromx_conformance::suite::Known;
+
+#[test]
+fn the_page_of_coverage_is_up_to_date() {
+    let committed = std::fs::read_to_string(coverage::path()).unwrap();
+    let update = "run `cargo run -p ferromx-conformance --bin coverage`";
+    for (line, (committed, now)) in committed.lines().zip(coverage::page().unwrap().lines()).enumerate() {
+        assert_eq!(committed, now, "line {}: {update}", line + 1);
+    }
+    assert_eq!(committed.lines().count(), coverage::page().unwrap().lines().count(), "{update}");
+}
+
+#[test]
+fn every_known_difference_is_explained() {
+    let page = std::fs::read_to_string(coverage::path().with_file_name("differences.md")).unwrap();
+    let known = Known::of_repository().unwrap();
+    let unexplained: Vec<&str> = known.ids().filter(|id| !page.contains(&format!("`{id}`"))).collect();
+    assert!(unexplained.is_empty(), "explain these in docs/differences.md: {}", unexplained.join(", "));
+}
