@@ -80,7 +80,8 @@ class BadInputSuite extends munit.FunSuite {
     val none = Seq.empty[NDArray]
     fails("'sometimes'", "'data'")(fullyConnected.bind(cpu, arrays, none, "sometimes", none, null, null))
     fails("gradsReq has 1")(fullyConnected.bind(cpu, arrays, none, Seq("write"), none, null, null))
-    fails("fc", "[4,9]", "[4,3]")(fullyConnected.bind(cpu, Seq(NDArray.ones(2, 3), NDArray.ones(4, 9), NDArray.ones(4))))
+    val misshapen = Seq(NDArray.ones(2, 3), NDArray.ones(4, 9), NDArray.ones(4))
+    fails("fc", "[4,9]", "[4,3]")(fullyConnected.bind(cpu, misshapen))
   }
 
   test("wrong arrays at a run") {

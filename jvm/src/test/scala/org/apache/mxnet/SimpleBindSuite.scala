@@ -156,9 +156,8 @@ class SimpleBindSuite extends munit.FunSuite {
   test("C38: shapes that contradict each other: operator, node, index of the argument, both shapes") {
     val arrays = Map("data" -> data, "fc1_weight" -> NDArray.ones(4, 7))
     val message = intercept[MXNetError](fullyConnected.simpleBind(cpu, arrays)).getMessage
-    Seq("FullyConnected", "fc1", "argument 1", "Shape inconsistent, Provided=[4,7], inferred shape=[4,3]").foreach { part =>
-      assert(message.contains(part), message)
-    }
+    val parts = Seq("FullyConnected", "fc1", "argument 1", "Shape inconsistent, Provided=[4,7], inferred shape=[4,3]")
+    parts.foreach(part => assert(message.contains(part), message))
   }
 
   test("C39: an unknown rank and unknown dimensions take what is inferred; known ones must agree") {
