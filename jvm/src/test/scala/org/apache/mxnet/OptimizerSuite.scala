@@ -50,8 +50,11 @@ class OptimizerSuite extends munit.FunSuite {
   }
 
   test("NAG") {
-    val expected = Seq(0.8185991, -1.971676, 2.768639, -0.3925664, 1.685998, -0.259569)
-    assertClose(trained(new NAG(0.1f, momentum = 0.9f, wd = 0.01f)), expected)
+    val expected = Seq(0.826025, -1.9873, 2.7916, -0.39135, 1.6935, -0.26065)
+    assertClose(trained(new NAG(0.1f, momentum = 0.9f, wd = 0f)), expected)
+    // Decay is part of the gradient, as in MXNet's Scala package: v = 0.9 v + (g / 2 + 0.01 w), w -= 0.1 (g / 2 + 0.01 w + 0.9 v).
+    val decayed = Seq(0.8184277, -1.971564, 2.768343, -0.3932913, 1.687411, -0.2595915)
+    assertClose(trained(new NAG(0.1f, momentum = 0.9f, wd = 0.01f)), decayed)
   }
 
   test("AdaGrad") {
