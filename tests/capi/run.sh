@@ -22,7 +22,7 @@ runner=()
 if [ "${VALGRIND:-0}" = 1 ]; then
   if command -v valgrind > /dev/null; then
     # What lives until the process ends is still reachable; blocks that nothing points to any more are errors.
-    runner=(valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite)
+    runner=(valgrind -q --error-exitcode=99 --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite)
   else
     echo "valgrind is not installed: running without it"
   fi
