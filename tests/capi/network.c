@@ -177,6 +177,9 @@ static void reshapes_and_monitors(void) {
   OK(MXExecutorForward(smaller, 0));
   CHECK(seen_by_monitor == 1);
   OK(MXExecutorSetMonitorCallback(smaller, NULL, NULL));
+  const char *plan = NULL;
+  OK(MXExecutorPrint(smaller, &plan));
+  CHECK(strstr(plan, " MB allocated\nTotal ") != NULL);
   OK(MXExecutorOutputs(smaller, &n, &outputs));
   float got[CLASSES], want[BATCH * CLASSES];
   OK(MXNDArraySyncCopyToCPU(outputs[0], got, CLASSES));

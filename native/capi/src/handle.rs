@@ -209,16 +209,13 @@ pub fn operator(name: &str) -> Result<u64> {
 /// # Errors
 /// A value that [`operator`] did not return.
 pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
-    let name = match handle & OPERATOR {
+    let entry = match handle & OPERATOR {
         0 => None,
-        _ => registry::names().get(((handle & !OPERATOR) as usize).wrapping_sub(1)),
+        _ => registry::entry(((handle & !OPERATOR) as usize).wrapping_sub(1)),
     };
-    match name {
-        Some(name) => registry::find(name),
-        None => Err(Error::NotFound(format!(
-            "{handle:#x} is no operator handle: get one by NNGetOpHandle or MXListAllOpNames"
-        ))),
-    }
+    entry.ok_or_else(|| {
+        Error::NotFound(format!("{handle:#x} is no operator handle: get one by NNGetOpHandle or MXListAllOpNames"))
+    })
 }
 
 #[cfg(test)]

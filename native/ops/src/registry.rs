@@ -39,6 +39,7 @@ static FAMILIES: &[&[&OpDef]] = &[
 struct Registry {
     by_name: HashMap<&'static str, &'static OpDef>,
     names: Vec<&'static str>,
+    entries: Vec<(&'static str, &'static OpDef)>,
 }
 
 fn registry() -> &'static Registry {
@@ -53,7 +54,8 @@ fn registry() -> &'static Registry {
         }
         let mut names: Vec<_> = by_name.keys().copied().collect();
         names.sort_unstable();
-        Registry { by_name, names }
+        let entries = names.iter().map(|name| (*name, by_name[name])).collect();
+        Registry { by_name, names, entries }
     })
 }
 
@@ -79,6 +81,11 @@ pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
 /// All names and aliases in alphabetical order.
 pub fn names() -> &'static [&'static str] {
     &registry().names
+}
+
+/// Name and definition by the position of the name in [`names`].
+pub fn entry(position: usize) -> Option<(&'static str, &'static OpDef)> {
+    registry().entries.get(position).copied()
 }
 
 /// Every operator once.

@@ -45,6 +45,14 @@ fn device_seed(seed: u64, context: Context) -> u64 {
 
 /// The random state of a device. The number of devices is small, so a state once made stays.
 pub fn device(context: Context) -> &'static DeviceRandom {
+    static FIRST: OnceLock<&'static DeviceRandom> = OnceLock::new();
+    if context == Context::default() {
+        return FIRST.get_or_init(|| find_or_make(context));
+    }
+    find_or_make(context)
+}
+
+fn find_or_make(context: Context) -> &'static DeviceRandom {
     if let Some(state) = states().read().by_context.get(&context) {
         return state;
     }

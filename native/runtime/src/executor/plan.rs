@@ -85,10 +85,9 @@ impl Plan {
         Ok(())
     }
 
-    /// The steps and the memory in words.
+    /// The steps and the memory in words. The last two lines are those of MXNet, whose Python front end reads the memory from them.
     pub fn describe(&self) -> String {
         let mut s = String::new();
-        let _ = writeln!(s, "Total {} MB allocated in the arena", self.arena.bytes() >> 20);
         let _ = writeln!(
             s,
             "Plan: {} forward and {} gradient steps",
@@ -98,6 +97,7 @@ impl Plan {
         for (i, step) in self.steps.iter().enumerate() {
             let _ = writeln!(s, "{i:4} {} '{}'", step.op, step.node);
         }
+        let _ = writeln!(s, "Total {} MB allocated\nTotal 0 TempSpace resource requested", self.arena.bytes() >> 20);
         s
     }
 }

@@ -27,6 +27,7 @@ const CAPACITY: usize = 4096;
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     op: *const u8,
+    inputs: usize,
     attrs: String,
 }
 
@@ -51,15 +52,11 @@ pub fn prepare<'a>(
         text.push_str(v);
         text.push('\u{2}');
     }
-    let (_, def) = ferromx_ops::registry::find(op)?;
-    let count = def.key_var_num_args();
-    if !count.is_empty() {
-        text.push_str(&inputs.to_string());
-    }
-    let key = Key { op: op.as_ptr(), attrs: text };
+    let key = Key { op: op.as_ptr(), inputs, attrs: text };
     if let Some(call) = CALLS.with_borrow(|calls| calls.get(&key).cloned()) {
         return Ok(call);
     }
+    let count = ferromx_ops::registry::find(op)?.1.key_var_num_args();
     let mut attrs: Attrs = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
     if !count.is_empty() {
         attrs.entry(count.into()).or_insert_with(|| inputs.to_string());
