@@ -58,8 +58,7 @@ fn leading(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usi
 /// The numbers of the rows that the coordinates mean, and the size of these rows.
 fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
-    let rows =
-        index_type!(ctx, indices.dtype(), |I| { index::rows_nd(indices.slice::<I>()?, outer).map_err(bad_index) })?;
+    let rows = index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(bad_index))?;
     Ok((rows, inner.iter().product()))
 }
 
