@@ -302,6 +302,15 @@ class NDArraySuite extends munit.FunSuite {
     }
   }
 
+  test("large arrays that nobody uses or disposes are collected before they pile up") {
+    val before = Base._LIB.memoryInUse()
+    val most = (1 to 400).map { _ =>
+      NDArray.empty(1 << 20)
+      Base._LIB.memoryInUse() - before
+    }.max
+    assert(most < (1L << 30), s"$most bytes of ${400L << 22} were in use at once")
+  }
+
   test("random numbers follow the seed and their distribution") {
     Random.seed(17)
     val first = Random.uniform(-1f, 3f, Shape(10000)).toArray
