@@ -13,7 +13,7 @@ output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 
 accuracies=()
-for seed in 0 1 2 3 4; do
+for seed in 42 1 2 3 4; do
   accuracy=$("$java" -cp "$classpath" org.apache.mxnet.examples.lenet.Main train --seed "$seed" --output "$output" | sed -n 's/^test accuracy //p')
   echo "seed $seed: test accuracy $accuracy"
   accuracies+=("$accuracy")

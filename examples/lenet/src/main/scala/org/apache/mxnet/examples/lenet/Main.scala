@@ -11,7 +11,7 @@ import org.apache.mxnet.module.Module
   */
 object Main {
   private val Usage =
-    "usage: (train | predict) [--data data/digits] [--output output] [--epochs 30] [--seed 0]"
+    "usage: (train | predict) [--data data/digits] [--output output] [--epochs 30] [--seed 42]"
 
   /** Largest difference of a probability that another binding of the network may make. */
   private val Tolerance = 1e-5f
@@ -52,7 +52,7 @@ object Main {
       chosen.getOrElse("data", "data/digits"),
       Paths.get(chosen.getOrElse("output", "output")),
       number("epochs", 30),
-      number("seed", 0)
+      number("seed", 42)
     )
   }
 
