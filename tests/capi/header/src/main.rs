@@ -15,15 +15,11 @@ fn header_path() -> PathBuf {
 
 /// The header for the functions in `src/c`.
 fn generate() -> Result<String, Box<dyn Error>> {
-    let mut sources =
-        fs::read_dir(face().join("src/c"))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    sources.sort();
-    let mut builder = cbindgen::Builder::new().with_config(cbindgen::Config::from_file(face().join("cbindgen.toml"))?);
-    for source in sources {
-        builder = builder.with_src(source);
-    }
+    let config = cbindgen::Config::from_file(face().join("cbindgen.toml"))?;
+    // The modules below are found from here.
+    let bindings = cbindgen::Builder::new().with_config(config).with_src(face().join("src/c/mod.rs")).generate()?;
     let mut text = Vec::new();
-    builder.generate()?.write(&mut text);
+    bindings.write(&mut text);
     Ok(String::from_utf8(text)?)
 }
 
