@@ -59,14 +59,13 @@ pub static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
     .params::<LeakyReluParam>()
     .num_inputs_by(|p| if act(p) == ActType::PRelu { 2 } else { 1 })
     .outputs(|p| if act(p) == ActType::RRelu { 2 } else { 1 })
-    .visible(|_| 1)
     .output_names_by(|p| {
         let mask = (act(p) == ActType::RRelu).then(|| "mask".to_string());
         std::iter::once("output".to_string()).chain(mask).collect()
     })
     .shape(infer_shape)
     .forward(forward)
-    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::Some(&[1])), None))
+    .grad(Grad::Kernel(Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::All).outputs(Deps::Some(&[1])), None))
     .inplace(&[(0, 0)])
     .random();
 

@@ -95,6 +95,10 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(rank) = data.ndim() else { return Ok(()) };
     io.assign_out(0, &data)?;
     let flat = rank >= 1 && data.is_known() && data.product(1..) == 1;
+    let label = &io.ins[1];
+    if label.is_known() && label.dim(0) == data.dim(0) && label.product(1..) == data.product(1..) {
+        return Ok(());
+    }
     // With one output for each example, labels may be a vector.
     match io.ins[1].ndim() {
         None if rank == 2 && flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),

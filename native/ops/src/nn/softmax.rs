@@ -181,14 +181,14 @@ param_enum! {
 params! {
     /// Parameters of `SoftmaxActivation`.
     pub struct SoftmaxActivationParam {
-        /// `instance`: all elements of an example are one row. `channel`: rows run along the second axis.
+        /// `instance`: rows run along the last axis. `channel`: rows run along the second axis.
         mode: ActivationMode = (ActivationMode::Instance);
     }
 }
 
 /// Softmax per example or per position.
 pub static SOFTMAX_ACTIVATION: OpDef = OpDef::new("SoftmaxActivation")
-    .doc("Softmax over all elements of each example, or over the channels at each position. `softmax` is more general.")
+    .doc("Softmax along the last axis, or over the channels at each position. `softmax` is more general.")
     .inputs(&[arg("data", "The input, of a floating-point type.")])
     .params::<SoftmaxActivationParam>()
     .forward(|ctx, ins, outs| {
@@ -217,7 +217,10 @@ fn instances(ctx: &OpCtx<'_>, data: &Shape) -> Result<SoftmaxShape> {
     let least = if mode == ActivationMode::Channel { 2 } else { 1 };
     ensure!(dims.len() >= least, "SoftmaxActivation in this mode needs data of {least} or more dimensions, not {data}");
     Ok(match mode {
-        ActivationMode::Instance => SoftmaxShape { outer: dims[0], axis: dims[1..].iter().product(), inner: 1 },
+        ActivationMode::Instance => {
+            let (classes, rows) = dims.split_last().map_or((1, &[][..]), |(last, rest)| (*last, rest));
+            SoftmaxShape { outer: rows.iter().product(), axis: classes, inner: 1 }
+        }
         ActivationMode::Channel => SoftmaxShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() },
     })
 }
