@@ -154,7 +154,12 @@ mod tests {
     #[test]
     fn training_drops_about_a_share_of_p_and_scales_the_rest() {
         let x = array(&[3f32; 4000], &[40, 100]);
-        let y = Case::new(&DROPOUT, &[("p", "0.25")]).train().run1(&[x.clone()]).unwrap().to_vec::<f32>().unwrap();
+        let y = Case::new(&DROPOUT, &[("p", "0.25")])
+            .train()
+            .run1(std::slice::from_ref(&x))
+            .unwrap()
+            .to_vec::<f32>()
+            .unwrap();
         assert!(y.iter().all(|y| *y == 0.0 || (*y - 4.0).abs() < 1e-5));
         let dropped = y.iter().filter(|y| **y == 0.0).count();
         assert!((800..1200).contains(&dropped), "{dropped} of 4000");
@@ -165,8 +170,8 @@ mod tests {
     fn axes_share_a_decision_and_the_gradient_uses_the_mask() {
         let x = array(&[1f64; 60], &[20, 3]);
         let case = Case::new(&DROPOUT, &[("axes", "(1,)"), ("mode", "always")]);
-        let y = case.run1(&[x.clone()]).unwrap().to_vec::<f64>().unwrap();
+        let y = case.run1(std::slice::from_ref(&x)).unwrap().to_vec::<f64>().unwrap();
         assert!(y.chunks(3).all(|row| row.iter().all(|y| *y == row[0])));
-        assert_eq!(case.backward(&[x.clone()], &[x]).unwrap()[0].to_vec::<f64>().unwrap(), y);
+        assert_eq!(case.backward(std::slice::from_ref(&x), &[x]).unwrap()[0].to_vec::<f64>().unwrap(), y);
     }
 }

@@ -1,5 +1,5 @@
 //! `LeakyReLU`: rectifiers with a slope below zero.
-#![allow(clippy::excessive_precision)] // The constants serve single and double precision alike.
+#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
