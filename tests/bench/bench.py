@@ -1,0 +1,149 @@
+"""Measures FerroMX beside MXNet 1.9.1 and PyTorch in one interleaved run.
+
+    python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter TEXT] [--quick]
+
+Each contestant is a process of its own. In every round each of them runs the workload for a moment, in turn, so that whatever
+else the machine does strikes all alike. With one thread the times are those of the processor, with more those of the clock;
+of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster.
+
+The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON and BENCH_TORCH_PYTHON. A peer that is
+not named, or does not start, is left out.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+from workloads import WORKLOADS
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS")
+# OpenMP's threads look for work for up to 0.2 s before they sleep, which would cost the next contestant's turn.
+PAUSE = {"cpu": 0, "wall": 0.25}
+
+
+class Contestant:
+    """A worker process."""
+
+    def __init__(self, name, command, threads, variables=None):
+        self.name = name
+        environment = {**os.environ, **{v: str(threads) for v in THREAD_VARIABLES}, **(variables or {})}
+        environment["MXNET_SUBGRAPH_VERBOSE"] = "0"
+        if "mxnet" in command[1]:
+            environment["MXNET_CPU_WORKER_NTHREADS"] = "1"  # threads of its scheduler; those of a kernel are OpenMP's
+        self.process = subprocess.Popen(
+            command, cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, workload, seconds):
+        """Times of each variant, or None if this contestant has none."""
+        self.process.stdin.write(json.dumps(dict(name=workload.name, seconds=seconds)) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"{self.name} ended in the middle of {workload.name}; its message is above")
+        return json.loads(answer)
+
+    def stop(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def contestants(library, threads):
+    ours = [sys.executable, "worker_ferromx.py", library]
+    yield Contestant("FerroMX", ours, threads)
+    yield Contestant("FerroMX exact", ours, threads, {"MXNET_EXACT_CONV": "1"})
+    for name, variable, script in (
+        ("MXNet", "BENCH_MXNET_PYTHON", "worker_mxnet.py"),
+        ("PyTorch", "BENCH_TORCH_PYTHON", "worker_torch.py"),
+    ):
+        python = os.environ.get(variable)
+        module = script[len("worker_") : -len(".py")]
+        if not python:
+            print(f"{name} is left out: {variable} names no Python interpreter")
+        elif subprocess.run([python, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode != 0:
+            print(f"{name} is left out: {python} cannot import {module}")
+        else:
+            yield Contestant(name, [python, script], threads)
+
+
+def takes_part(contestant, workload):
+    """The exact convolutions differ in those of 3x3 taps only."""
+    return contestant.name != "FerroMX exact" or workload.args.get("kernel") == 3
+
+
+def measure(field, workload, rounds, seconds, clock):
+    """Median and least time of the fastest variant of each contestant, by name."""
+    times = {}
+    for _ in range(rounds):
+        for contestant in field:
+            for variant, result in contestant.run(workload, seconds).items():
+                times.setdefault(contestant.name, {}).setdefault(variant, []).append(result[clock])
+            time.sleep(PAUSE[clock])
+    best = {name: min(variants.values(), key=statistics.median) for name, variants in times.items()}
+    return {name: (statistics.median(values), min(values)) for name, values in best.items()}
+
+
+def row(workload, results):
+    def cell(name):
+        if name not in results:
+            return "-"
+        median, least = results[name]
+        return f"{median:.3g} ({least:.3g})"
+
+    peers = [results[name] for name in ("MXNet", "PyTorch") if name in results]
+
+    def ratio(name, which):
+        if not peers or name not in results:
+            return "-"
+        return f"{min(peer[which] for peer in peers) / results[name][which]:.2f}"
+
+    names = ("FerroMX", "FerroMX exact", "MXNet", "PyTorch")
+    ratios = (ratio("FerroMX", 0), ratio("FerroMX", 1), ratio("FerroMX exact", 0))
+    return " | ".join([workload.name, *map(cell, names), *ratios, f">= {workload.goal:g} |"])
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", default="1,2", help="numbers of threads, with commas (default 1,2)")
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each contestant per workload (default 9)")
+    parser.add_argument("--seconds", type=float, default=0.15, help="least length of a turn (default 0.15)")
+    parser.add_argument("--filter", default="", help="only workloads whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="three rounds of 0.03 seconds: to see that all of it runs")
+    parser.add_argument(
+        "--library",
+        default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"),
+        help="the library of FerroMX (default target/release/libmxnet.so)",
+    )
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds = 3, 0.03
+    options.library = os.path.abspath(options.library)
+    if not os.path.exists(options.library):
+        parser.error(f"there is no {options.library}: run cargo build --release -p libmxnet")
+    return options
+
+
+def main():
+    options = arguments()
+    chosen = [w for w in WORKLOADS if options.filter in w.name]
+    for threads in map(int, options.threads.split(",")):
+        clock = "cpu" if threads == 1 else "wall"
+        load = os.getloadavg()[0]
+        print(f"\n{threads} thread{'s' * (threads > 1)}, {clock} milliseconds: median (least); load {load:.1f} at the start\n")
+        print("| workload | FerroMX | exact | MXNet | PyTorch | ratio | ratio of the least | ratio, exact | goal |")
+        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        field = list(contestants(options.library, threads))
+        for workload in chosen:
+            entered = [c for c in field if takes_part(c, workload)]
+            print("| " + row(workload, measure(entered, workload, options.rounds, options.seconds, clock)), flush=True)
+        for contestant in field:
+            contestant.stop()
+
+
+if __name__ == "__main__":
+    main()

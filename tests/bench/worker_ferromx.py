@@ -1,0 +1,93 @@
+"""Runs workloads in FerroMX, through its C API. The library's path is the argument."""
+
+import ctypes
+import sys
+from array import array
+
+import workloads
+from ferromx import Executor, Library
+from protocol import serve
+
+
+def gemm(library, n):
+    """The product of two matrices as a layer without bias: the executor keeps the constant one prepacked."""
+    graph = library.apply("FullyConnected", "layer", [library.variable("data")], num_hidden=n, no_bias=True)
+    bound = Executor(library, graph, {"data": (n, n)}, training=False)
+    bound.fill(workloads.numbers)
+    left, right, out = (library.array((n, n), workloads.numbers(n * n)) for _ in range(3))
+    return {
+        "FullyConnected": lambda: bound.forward(False),
+        "dot": library.invoke("dot", [left, right], out, {}),
+    }
+
+
+def layer(library, args):
+    training = args["backward"]
+    bound = Executor(library, workloads.layer_graph(library, args), {"data": args["data"]}, training)
+    bound.fill(workloads.numbers)
+    if not training:
+        return {"": lambda: bound.forward(False)}
+    bound.forward(True)
+    output = bound.outputs()[0]
+    head = library.array(bound.shape(output), workloads.numbers(bound.size(output)))
+
+    def step():
+        bound.forward(True)
+        bound.backward([head])
+
+    return {"": step}
+
+
+def bind_model(library, model):
+    shapes = {"data": workloads.model_input(model), "softmax_label": (workloads.BATCH,)}
+    return Executor(library, workloads.model_graph(library, model), shapes, training=True)
+
+
+def training_step(library, model):
+    bound = bind_model(library, model)
+    updates = []
+    for name, argument in bound.args.items():
+        values = workloads.numbers(bound.size(argument))
+        if name == "softmax_label":
+            values = array("f", (i % 10 for i in range(workloads.BATCH)))
+        elif name != "data":
+            values = array("f", (v / 10 for v in values))
+            momentum = library.array(bound.shape(argument), array("f", bytes(4 * len(values))))
+            attrs = dict(lr=workloads.LEARNING_RATE, momentum=workloads.MOMENTUM, rescale_grad=1 / workloads.BATCH)
+            updates.append(library.invoke("sgd_mom_update", [argument, bound.grads[name], momentum], argument, attrs))
+        library.write(argument, values)
+
+    def step():
+        bound.forward(True)
+        bound.backward()
+        for update in updates:
+            update()
+
+    return {"": step}
+
+
+def copy(library, size):
+    source, buffer = library.array((size,), workloads.numbers(size)), (ctypes.c_float * size)()
+    return {"": lambda: library.MXNDArraySyncCopyToCPU(source, buffer, ctypes.c_size_t(size))}
+
+
+def main(path):
+    library = Library(path)
+
+    def prepare(workload):
+        args = workload.args
+        if workload.kind == "gemm":
+            return gemm(library, args["n"])
+        if workload.kind == "layer":
+            return layer(library, args)
+        if workload.kind == "step":
+            return training_step(library, args["model"])
+        if workload.kind == "bind":
+            return {"": lambda: bind_model(library, args["model"]).free()}
+        return copy(library, args["size"])
+
+    serve(prepare)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

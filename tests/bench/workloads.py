@@ -1,0 +1,81 @@
+"""What is measured. The graphs are written once, for any `net` that has `variable(name)` and `apply(op, name, inputs, **attrs)`."""
+
+from array import array
+from collections import namedtuple
+
+# `kind` says what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `step` (forward, backward
+# and an update of every parameter by SGD with momentum), `bind`, `copy` or `add`. `goal` is the ratio to the best peer.
+Workload = namedtuple("Workload", "name kind args goal")
+
+BATCH = 32
+LEARNING_RATE = 0.05
+MOMENTUM = 0.9
+
+
+def convolution(data, filters, kernel, stride=1, backward=False):
+    return dict(op="Convolution", data=data, filters=filters, kernel=kernel, stride=stride, backward=backward)
+
+
+def dense(data, units, backward=False):
+    return dict(op="FullyConnected", data=data, filters=units, backward=backward)
+
+
+def both(name, layer, arguments, goals):
+    forward = Workload(name + ", forward", "layer", layer(*arguments), goals[0])
+    return [forward, Workload(name + ", forward and backward", "layer", layer(*arguments, backward=True), goals[1])]
+
+
+WORKLOADS = [
+    *(Workload(f"GEMM {n}", "gemm", dict(n=n), 1.0) for n in (256, 1024, 2048)),
+    *both("FullyConnected 128x1024 -> 1024", dense, ((128, 1024), 1024), (1.0, 1.05)),
+    *both("Convolution 3x3 (32,64,56,56) -> 64", convolution, ((32, 64, 56, 56), 64, 3), (1.4, 1.2)),
+    *both("Convolution 3x3 (32,256,14,14) -> 256", convolution, ((32, 256, 14, 14), 256, 3), (1.6, 1.2)),
+    *both("Convolution 1x1 (32,64,56,56) -> 256", convolution, ((32, 64, 56, 56), 256, 1), (1.1, 1.0)),
+    Workload("Convolution 7x7/2 (1,3,224,224) -> 64, forward", "layer", convolution((1, 3, 224, 224), 64, 7, 2), 1.0),
+    Workload("LeNet training step", "step", dict(model="lenet"), 2.0),
+    Workload("MLP 64-128-64-10 training step", "step", dict(model="mlp"), 2.0),
+    Workload("LeNet simple_bind for training", "bind", dict(model="lenet"), 1.0),
+    Workload("Copy 1M floats to the caller", "copy", dict(size=1_000_000), 1.0),
+]
+
+
+def layer_graph(net, args):
+    """One operator on `data`, with its parameters as variables."""
+    return net.apply(args["op"], "layer", [net.variable("data")], **layer_attrs(args))
+
+
+def layer_attrs(args):
+    if args["op"] == "FullyConnected":
+        return dict(num_hidden=args["filters"])
+    k = args["kernel"]
+    return dict(kernel=(k, k), stride=(args["stride"],) * 2, pad=(k // 2,) * 2, num_filter=args["filters"])
+
+
+def model_graph(net, model):
+    """The network of the example, or three fully connected layers; both end in SoftmaxOutput."""
+    hidden = net.variable("data")
+    if model == "lenet":
+        for number, filters in ((1, 20), (2, 50)):
+            hidden = net.apply("Convolution", f"conv{number}", [hidden], kernel=(3, 3), pad=(1, 1), num_filter=filters)
+            hidden = net.apply("Activation", f"conv_relu{number}", [hidden], act_type="relu")
+            hidden = net.apply("Pooling", f"pool{number}", [hidden], pool_type="max", kernel=(2, 2), stride=(2, 2))
+        hidden = net.apply("Flatten", "flatten", [hidden])
+    for number, units in enumerate(hidden_units(model)):
+        hidden = net.apply("FullyConnected", f"fc{number}", [hidden], num_hidden=units)
+        hidden = net.apply("Activation", f"relu{number}", [hidden], act_type="relu")
+    scores = net.apply("FullyConnected", "scores", [hidden], num_hidden=10)
+    return net.apply("SoftmaxOutput", "softmax", [scores])
+
+
+def hidden_units(model):
+    return (128,) if model == "lenet" else (128, 64)
+
+
+def model_input(model):
+    return (BATCH, 1, 8, 8) if model == "lenet" else (BATCH, 64)
+
+
+def numbers(count):
+    """32-bit floats between -0.5 and 0.5, the same for everyone."""
+    period = array("f", ((i * 7919 % 1009) / 1009 - 0.5 for i in range(1009)))
+    return (period * (count // len(period) + 1))[:count]
