@@ -21,7 +21,7 @@ import time
 from workloads import WORKLOADS
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # OpenMP's threads look for work for up to 0.2 s before they sleep, which would cost the next contestant's turn.
 PAUSE = {"cpu": 0, "wall": 0.25}
 
@@ -32,9 +32,6 @@ class Contestant:
     def __init__(self, name, command, threads, variables=None):
         self.name = name
         environment = {**os.environ, **{v: str(threads) for v in THREAD_VARIABLES}, **(variables or {})}
-        environment["MXNET_SUBGRAPH_VERBOSE"] = "0"
-        if "mxnet" in command[1]:
-            environment["MXNET_CPU_WORKER_NTHREADS"] = "1"  # threads of its scheduler; those of a kernel are OpenMP's
         self.process = subprocess.Popen(
             command, cwd=HERE, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

@@ -72,15 +72,15 @@ class Executor:
 
     def __init__(self, library, symbol, shapes, training):
         self.library, self.handle = library, c_void_p()
-        names, sizes = c_uint32(), POINTER(c_char_p)()
-        library.MXSymbolListArguments(symbol, byref(names), byref(sizes))
-        self.names = [sizes[i].decode() for i in range(names.value)]
+        count, items = c_uint32(), POINTER(c_char_p)()
+        library.MXSymbolListArguments(symbol, byref(count), byref(items))
+        names = [items[i].decode() for i in range(count.value)]
         dims = [d for shape in shapes.values() for d in shape]
         ends = [0]
         for shape in shapes.values():
             ends.append(ends[-1] + len(shape))
         requests = strings([GRADIENT_REQUEST if training else b"null"])
-        no_buffer, arguments, auxiliary = c_int(-1), c_uint32(), c_uint32()
+        no_buffer, num_args, num_aux = c_int(-1), c_uint32(), c_uint32()
         args, grads, aux = HANDLES(), HANDLES(), HANDLES()
         buffer_names, buffers = POINTER(c_char_p)(), HANDLES()
         library.MXExecutorSimpleBind(
@@ -88,12 +88,11 @@ class Executor:
             len(shapes), strings(shapes), (c_uint32 * len(dims))(*dims), (c_uint32 * len(ends))(*ends),
             0, None, None, 0, None, None, 0, None,
             byref(no_buffer), None, None, byref(buffer_names), byref(buffers),
-            byref(arguments), byref(args), byref(grads), byref(auxiliary), byref(aux), None, byref(self.handle),
+            byref(num_args), byref(args), byref(grads), byref(num_aux), byref(aux), None, byref(self.handle),
         )  # fmt: skip
-        count = arguments.value
-        self.args = {name: c_void_p(args[i]) for i, name in enumerate(self.names[:count])}
-        self.grads = {name: c_void_p(grads[i]) for i, name in enumerate(self.names[:count]) if grads[i]}
-        self.aux = [c_void_p(aux[i]) for i in range(auxiliary.value)]
+        self.args = {name: c_void_p(args[i]) for i, name in enumerate(names)}
+        self.grads = {name: c_void_p(grads[i]) for i, name in enumerate(names) if grads[i]}
+        self.aux = [c_void_p(aux[i]) for i in range(num_aux.value)]
 
     def forward(self, training):
         self.library.MXExecutorForward(self.handle, int(training))

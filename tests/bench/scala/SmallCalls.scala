@@ -2,20 +2,21 @@ import org.apache.mxnet._
 
 /** How long the shortest calls take from Scala, in microseconds per call: the best and the median of the rounds. */
 object SmallCalls {
-  private val Rounds = 15
+  private val Rounds = 300
 
   def main(args: Array[String]): Unit = {
     val ones = NDArray.ones(Shape(1))
     val more = NDArray.ones(Shape(1))
     val million = NDArray.ones(Shape(1000000))
     ResourceScope.using() {
-      report("a + b, disposed at once", calls = 100000)((ones + more).dispose())
-      report("a + 1, disposed at once", calls = 100000)((ones + 1f).dispose())
-      report("a += b", calls = 100000)(ones += more)
-      report("NDArray.api.elemwise_add, disposed at once", calls = 100000)(
+      report("a + b, disposed at once", calls = 2000)((ones + more).dispose())
+      report("a + 1, disposed at once", calls = 2000)((ones + 1f).dispose())
+      report("a += b", calls = 2000)(ones += more)
+      report("NDArray.api.elemwise_add, disposed at once", calls = 2000)(
         NDArray.api.elemwise_add(lhs = ones, rhs = more).dispose()
       )
-      report("toArray of 1M floats", calls = 100)(million.toArray)
+      report("toArray of 1M floats", calls = 5)(million.toArray)
+      report("a new Array of 1M floats, for comparison", calls = 5)(new Array[Float](1000000))
     }
   }
 
