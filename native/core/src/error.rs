@@ -104,6 +104,17 @@ impl Error {
         Error::Value(message.into())
     }
 
+    /// Adds the name of the argument to an error that gives only its position: `argument 1` becomes `argument 1 (weight)`.
+    pub fn name_argument(mut self, names: &[String]) -> Error {
+        if let Error::ShapeInconsistent { what, .. } | Error::DTypeInconsistent { what, .. } = &mut self
+            && let Some(position) = what.strip_prefix("argument ")
+            && let Some(name) = position.parse::<usize>().ok().and_then(|i| names.get(i))
+        {
+            *what = format!("argument {position} ({name})");
+        }
+        self
+    }
+
     /// Adds the operator and node to an error that does not carry one yet.
     pub fn in_operator(self, op: &str, node: &str) -> Error {
         match self {

@@ -67,6 +67,18 @@ pub fn infer_dtypes(symbol: &Symbol, given: &[(String, DType)]) -> Result<Inferr
     infer(symbol, None, &given, infer::dtypes)
 }
 
+/// The names that `n` values are given for: those of `keys`, or the first arguments in their order.
+///
+/// # Errors
+/// Keys and values differ in number, or there are more values than arguments.
+pub fn argument_names(symbol: &Symbol, keys: Option<Vec<String>>, n: usize) -> Result<Vec<String>> {
+    let names = keys.unwrap_or_else(|| symbol.list_arguments().into_iter().take(n).collect());
+    if names.len() != n {
+        return Err(Error::Value(format!("{n} values were given for {} arguments", names.len())));
+    }
+    Ok(names)
+}
+
 impl<T> Inferred<T> {
     /// Whether a predicate holds for everything.
     pub fn all(&self, f: impl Fn(&T) -> bool) -> bool {

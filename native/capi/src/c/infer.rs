@@ -8,7 +8,7 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::Symbol;
-use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 
 use super::args::{id, put, slice, texts};
 use super::guard;
@@ -38,17 +38,10 @@ fn shape_of<D: Number>(dims: &[D]) -> Result<Shape> {
     semantics::shape_from_user(Some(&dims))
 }
 
-/// The names that `n` arguments are given by: keys, or the arguments in order.
+/// The names that `n` values are given for.
 fn names(s: &Symbol, keys: *mut *const c_char, n: usize) -> Result<Vec<String>> {
-    if !keys.is_null() {
-        return texts(keys, n, "keys");
-    }
-    let mut all = s.list_arguments();
-    if n > all.len() {
-        return Err(Error::Value(format!("{n} values were given for {} arguments", all.len())));
-    }
-    all.truncate(n);
-    Ok(all)
+    let keys = if keys.is_null() { None } else { Some(texts(keys, n, "keys")?) };
+    argument_names(s, keys, n)
 }
 
 /// Where one list of shapes goes: their number, their ranks, their dimensions.

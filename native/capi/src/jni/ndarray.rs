@@ -6,7 +6,7 @@ use ferromx_core::error::Error;
 use ferromx_core::file_format;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::{dispatch, storage};
-use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::imperative::{self, Tensor};
 use ferromx_runtime::{arrays, semantics};
 use jni::Env;
 use jni::objects::{
@@ -137,18 +137,18 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarraySlice(_env, handle: jlong, begin: jlong, end: jlong) -> jlong {
-        Ok(wrap(arrays::slice(&array(handle)?, begin, end)?))
+        Ok(insert_tensor(imperative::slice(&tensor(handle as u64)?, begin, end)?) as jlong)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayAt(_env, handle: jlong, index: jlong) -> jlong {
-        Ok(wrap(arrays::at(&array(handle)?, index)?))
+        Ok(insert_tensor(imperative::at(&tensor(handle as u64)?, index)?) as jlong)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayReshape(
         env, handle: jlong, dims: JLongArray<'l>, reverse: jboolean) -> jlong
     {
         let dims = longs(env, &dims, "dims")?;
-        Ok(wrap(arrays::reshape(&array(handle)?, &dims, reverse)?))
+        Ok(insert_tensor(imperative::reshape(&tensor(handle as u64)?, &dims, reverse)?) as jlong)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayWaitToRead(_env, handle: jlong) {

@@ -3,17 +3,15 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Error;
 use ferromx_core::shape::Shape;
+use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
-use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
-use ferromx_runtime::{semantics, symbol_infer::Inferred};
+use ferromx_runtime::symbol_infer::{argument_names, infer_dtypes, infer_shapes};
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
-use jni::sys::{jboolean, jint, jlong};
+use jni::sys::{jint, jlong};
 use jni::{jni_sig, jni_str};
 
-use super::{
-    Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, same_length, string, strings,
-};
+use super::{Result, attrs, ints, longs, native, new_ints, new_longs, new_strings, pairs, string, strings};
 use crate::handle::{self, SymbolState, insert_symbol, symbol};
 
 fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
@@ -22,22 +20,6 @@ fn symbols(handles: &[jlong]) -> Result<Vec<Symbol>> {
 
 fn flat(items: Vec<(String, String)>) -> Vec<String> {
     items.into_iter().flat_map(|(k, v)| [k, v]).collect()
-}
-
-/// The names that inference arguments are given by: keys, or the arguments in order.
-fn argument_names(s: &Symbol, keys: Option<Vec<String>>, n: usize) -> Result<Vec<String>> {
-    let names = match keys {
-        Some(keys) => keys,
-        None => {
-            let all = s.list_arguments();
-            if n > all.len() {
-                return Err(Error::Value(format!("{n} values were given for {} arguments", all.len())).into());
-            }
-            all.into_iter().take(n).collect()
-        }
-    };
-    same_length(names.len(), n, "names", "values")?;
-    Ok(names)
 }
 
 /// Shapes from ranks and concatenated dimensions.
@@ -69,23 +51,6 @@ fn new_shapes<'l>(env: &mut Env<'l>, shapes: &[Shape]) -> Result<JObjectArray<'l
         }
     }
     Ok(out)
-}
-
-/// Unless `partial`, what remains unknown is fine but contradictions are errors; with it, contradictions leave all unknown.
-fn tolerant<T: Clone>(
-    result: ferromx_core::error::Result<Inferred<T>>,
-    partial: bool,
-    s: &Symbol,
-    unknown: T,
-) -> Result<Inferred<T>> {
-    match result {
-        Err(_) if partial => Ok(Inferred {
-            args: vec![unknown.clone(); s.list_arguments().len()],
-            outputs: vec![unknown.clone(); s.num_outputs()],
-            aux: vec![unknown; s.list_auxiliary_states().len()],
-        }),
-        other => Ok(other?),
-    }
 }
 
 native! {
@@ -198,15 +163,14 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_symbolInferShape(
-        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>,
-        partial: jboolean) -> JObject<'l>
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
     {
         let s = symbol(handle as u64)?;
         let shapes = unpack_shapes(&ints(env, &ndims, "ndims")?, &longs(env, &dims, "dims")?)?;
         let keys = if keys.is_null() { None } else { Some(strings(env, &keys, "keys")?) };
         let names = argument_names(&s, keys, shapes.len())?;
         let given: Vec<_> = names.into_iter().zip(shapes).collect();
-        let inferred = tolerant(infer_shapes(&s, &given), partial, &s, Shape::unknown())?;
+        let inferred = infer_shapes(&s, &given)?;
         let complete = inferred.all(Shape::is_known);
         let (args, outs, aux) =
             (new_shapes(env, &inferred.args)?, new_shapes(env, &inferred.outputs)?, new_shapes(env, &inferred.aux)?);
@@ -216,7 +180,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_symbolInferType(
-        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>, partial: jboolean) -> JObject<'l>
+        env, handle: jlong, keys: JObjectArray<'l, JString<'l>>, dtypes: JIntArray<'l>) -> JObject<'l>
     {
         let s = symbol(handle as u64)?;
         let codes = ints(env, &dtypes, "dtypes")?;
@@ -228,7 +192,7 @@ native! {
                 given.push((name, ferromx_runtime::arrays::dtype_of_code(code)?));
             }
         }
-        let inferred = tolerant(infer_dtypes(&s, &given), partial, &s, None)?;
+        let inferred = infer_dtypes(&s, &given)?;
         let codes = |types: &[Option<DType>]| types.iter().map(|d| d.map_or(-1, DType::code)).collect::<Vec<_>>();
         let complete = inferred.all(Option::is_some);
         let args = new_ints(env, &codes(&inferred.args))?;

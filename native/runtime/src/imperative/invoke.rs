@@ -34,7 +34,7 @@ pub fn invoke(
     outputs: &[NDArray],
     is_train: bool,
 ) -> Result<Arrays> {
-    run_op(op, context, inputs, outputs, is_train).map_err(|e| e.in_operator(op.name, op.name))
+    run_op(op, context, inputs, outputs, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
 }
 
 fn run_op(

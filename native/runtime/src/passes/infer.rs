@@ -67,7 +67,10 @@ const SHAPE_ATTR: &str = "__shape__";
 const DTYPE_ATTR: &str = "__dtype__";
 
 fn node_error(node: &GraphNode, e: Error) -> Error {
-    e.in_operator(node.op().map_or("null", |op| op.name), &node.name)
+    match node.op() {
+        Some(op) => op.locate(e, &node.name, node.inputs.len()),
+        None => e.in_operator("null", &node.name),
+    }
 }
 
 /// Sweeps forwards and backwards until `visit` changes nothing more.

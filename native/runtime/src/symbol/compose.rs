@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::op::Inputs;
+use ferromx_core::op::{Inputs, OpDef};
 use ferromx_core::params::Attrs;
 use ferromx_ops::registry;
 use parking_lot::RwLock;
@@ -87,11 +87,10 @@ impl AtomicSymbol {
         attrs.extend(self.extra.clone());
         let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
         let placed = place(inputs, keys, &names).map_err(context)?;
-        let init = |i: usize| def.input_init.iter().find(|(input, _)| *input == i).map(|(_, init)| *init);
         let inputs = placed
             .into_iter()
             .enumerate()
-            .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(&name, &names[i], &attrs, init(i))))
+            .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
             .collect();
         let op = OpCall { name: self.op, def, params };
         let node = Arc::new(Node { name, op: Some(op), inputs, attrs: RwLock::new(attrs) });
@@ -106,11 +105,11 @@ fn automatic_name(op: &str) -> String {
     format!("{}{}", op.to_lowercase(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A variable for an input that was left out. It has the attributes of the operator, as in MXNet, and its initializer.
-fn automatic_variable(node: &str, arg: &str, attrs: &Attrs, init: Option<&str>) -> NodeEntry {
+/// A variable for input `i` that was left out. It has the attributes of the operator, as in MXNet, and its initializer.
+pub(super) fn automatic_variable(def: &OpDef, node: &str, i: usize, arg: &str, attrs: &Attrs) -> NodeEntry {
     let mut attrs = attrs.clone();
-    if let Some(init) = init {
-        attrs.insert("__init__".into(), init.into());
+    if let Some((_, init)) = def.input_init.iter().find(|(input, _)| *input == i) {
+        attrs.insert("__init__".into(), (*init).into());
     }
     NodeEntry { node: Node::variable(&format!("{node}_{arg}"), attrs), index: 0 }
 }

@@ -99,9 +99,6 @@ impl Symbol {
         }
         let heads = root["heads"].as_array().ok_or_else(|| bad("the field 'heads' is missing"))?;
         let outputs = heads.iter().map(|h| read_entry(h, &nodes)).collect::<Result<Vec<_>>>()?;
-        if outputs.is_empty() {
-            return Err(bad("the graph has no output"));
-        }
         Ok(Symbol { outputs })
     }
 }
@@ -149,18 +146,15 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>]) -> Resu
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
+    legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
     let params = def.parse(&attrs)?;
     let expected = def.num_inputs(&params).unwrap_or(inputs.len());
-    legacy_json::add_missing_states(name, def, &params, expected, &mut inputs, version);
+    let call = OpCall { name: op, def, params };
+    legacy_json::add_missing_states(name, &call, &attrs, expected, &mut inputs, version);
     if inputs.len() != expected {
         return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node {
-        name: name.into(),
-        op: Some(OpCall { name: op, def, params }),
-        inputs,
-        attrs: RwLock::new(attrs),
-    }))
+    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, attrs: RwLock::new(attrs) }))
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! Before 0.9 parameters stood in `param` and user attributes in `attr`, without underscores around `lr_mult` and the like, and
 //! auxiliary states were no inputs. Before 0.9.4 argmax and argmin wrote -1 for "no axis".
 
-use ferromx_core::op::OpDef;
-use ferromx_core::params::{Attrs, Params};
+use ferromx_core::op::{Inputs, OpDef};
+use ferromx_core::params::Attrs;
 
-use super::compose::HIDDEN_KEYS;
-use super::{Node, NodeEntry};
+use super::compose::{HIDDEN_KEYS, automatic_variable};
+use super::{NodeEntry, OpCall};
 
 /// Version of files that do not say theirs.
 pub(super) const UNVERSIONED: i64 = 800;
@@ -24,21 +24,35 @@ pub(super) fn upgrade_attrs(op: &str, attrs: &mut Attrs, version: i64) {
     }
 }
 
+/// Moves attributes such as `weight_lr_mult` from an operator to the variable that is its input `weight`, where they are
+/// `__lr_mult__` today.
+pub(super) fn move_attrs_of_arguments(def: &OpDef, attrs: &mut Attrs, inputs: &[NodeEntry]) {
+    let Inputs::Fixed(args) = def.inputs else { return };
+    for (arg, input) in args.iter().zip(inputs).filter(|(_, input)| input.node.is_variable()) {
+        for key in HIDDEN_KEYS {
+            if let Some(value) = attrs.shift_remove(&format!("{}_{key}", arg.name)) {
+                input.node.attrs.write().insert(format!("__{key}__"), value);
+            }
+        }
+    }
+}
+
 /// Adds the auxiliary states that files before 0.9 leave out.
 pub(super) fn add_missing_states(
     node: &str,
-    def: &OpDef,
-    params: &Params,
+    op: &OpCall,
+    attrs: &Attrs,
     expected: usize,
     inputs: &mut Vec<NodeEntry>,
     version: i64,
 ) {
+    let def = op.def;
     if version >= 900 || def.mutates.is_empty() {
         return;
     }
-    let names = def.input_names(params, expected);
+    let names = def.input_names(&op.params, expected);
     while inputs.len() < expected && def.mutates.contains(&inputs.len()) {
-        let name = format!("{node}_{}", names[inputs.len()]);
-        inputs.push(NodeEntry { node: Node::variable(&name, Attrs::new()), index: 0 });
+        let i = inputs.len();
+        inputs.push(automatic_variable(def, node, i, &names[i], attrs));
     }
 }

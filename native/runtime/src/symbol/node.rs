@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use ferromx_core::error::Error;
 use ferromx_core::op::OpDef;
 use ferromx_core::params::{Attrs, Params};
 use parking_lot::RwLock;
@@ -16,6 +17,13 @@ pub struct OpCall {
     pub def: &'static OpDef,
     /// Parsed parameters.
     pub params: Params,
+}
+
+impl OpCall {
+    /// Adds operator, node and the argument's name to an error of inference or of a kernel; the call has `inputs` inputs.
+    pub fn locate(&self, error: Error, node: &str, inputs: usize) -> Error {
+        error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.name, node)
+    }
 }
 
 /// A variable or an operator in a graph.

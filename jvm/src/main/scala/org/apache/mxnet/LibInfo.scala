@@ -340,19 +340,18 @@ private[mxnet] final class LibInfo {
   @native def symbolListAttrShallow(handle: Long): Array[String]
 
   /** Infers shapes. `keys` is null (positional, in the order of the arguments) or names the argument of each shape;
-    * `ndims` has the ranks (-1: unknown), `dims` the dimensions one after the other. Unless `partial`, shapes that
-    * contradict each other are an error; either way `complete` of the result says whether all is known.
+    * `ndims` has the ranks (-1: unknown), `dims` the dimensions one after the other. Shapes that contradict
+    * each other are an error; `complete` of the result says whether all is known.
     */
   @native def symbolInferShape(
       handle: Long,
       keys: Array[String],
       ndims: Array[Int],
-      dims: Array[Long],
-      partial: Boolean
+      dims: Array[Long]
   ): InferredShapes
 
   /** Infers dtypes; see [[symbolInferShape]]. */
-  @native def symbolInferType(handle: Long, keys: Array[String], dtypes: Array[Int], partial: Boolean): InferredTypes
+  @native def symbolInferType(handle: Long, keys: Array[String], dtypes: Array[Int]): InferredTypes
 
   /** A human-readable listing of the graph. */
   @native def symbolPrint(handle: Long): String

@@ -12,22 +12,22 @@ trait SymbolInference { self: Symbol =>
     * @return types of arguments, outputs and auxiliary states; three times null if not all are determined
     */
   def inferType(args: DType*): (Seq[DType], Seq[DType], Seq[DType]) =
-    completeTypes(nativeTypes(null, args.map(idOf).toArray, partial = false))
+    completeTypes(nativeTypes(null, args.map(idOf).toArray))
 
   /** Infers types; `kwargs` has those of some arguments by name. */
   def inferType(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
     val (keys, types) = kwargs.toArray.unzip
-    completeTypes(nativeTypes(keys, types.map(idOf), partial = false))
+    completeTypes(nativeTypes(keys, types.map(idOf)))
   }
 
   /** As `inferType`, with [[DType.Unknown]] for what is not determined. */
   private[mxnet] def inferTypePartial(kwargs: Map[String, DType]): (Seq[DType], Seq[DType], Seq[DType]) = {
     val (keys, types) = kwargs.toArray.unzip
-    typesOf(nativeTypes(keys, types.map(idOf), partial = true))
+    typesOf(nativeTypes(keys, types.map(idOf)))
   }
 
-  private def nativeTypes(keys: Array[String], ids: Array[Int], partial: Boolean): InferredTypes =
-    native(_LIB.symbolInferType(_, keys, ids, partial))
+  private def nativeTypes(keys: Array[String], ids: Array[Int]): InferredTypes =
+    native(_LIB.symbolInferType(_, keys, ids))
 
   private def idOf(dtype: DType): Int = if (dtype == null) DType.Unknown.id else dtype.id
 
@@ -49,12 +49,12 @@ trait SymbolInference { self: Symbol =>
     * @return shapes of arguments, outputs and auxiliary states; three times null if not all are determined
     */
   def inferShape(args: Shape*): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) =
-    completeShapes(nativeShapes(null, args, partial = false))
+    completeShapes(nativeShapes(null, args))
 
   /** Infers shapes; `kwargs` has those of some arguments by name. */
   def inferShape(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
     val (keys, shapes) = kwargs.toSeq.unzip
-    completeShapes(nativeShapes(keys.toArray, shapes, partial = false))
+    completeShapes(nativeShapes(keys.toArray, shapes))
   }
 
   /** Infers shapes.
@@ -75,19 +75,19 @@ trait SymbolInference { self: Symbol =>
           "the number of dimensions"
       )
     val shapes = indPtr.toSeq.zip(indPtr.drop(1)).map { case (start, end) => Shape(values.slice(start, end)) }
-    completeShapes(nativeShapes(keys, shapes, partial = false))
+    completeShapes(nativeShapes(keys, shapes))
   }
 
   /** As `inferShape`, with what is not determined left unknown: dimensions of 0, or no dimension at all. */
   def inferShapePartial(kwargs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
     val (keys, shapes) = kwargs.toSeq.unzip
-    shapesOf(nativeShapes(keys.toArray, shapes, partial = true))
+    shapesOf(nativeShapes(keys.toArray, shapes))
   }
 
-  private def nativeShapes(keys: Array[String], shapes: Seq[Shape], partial: Boolean): InferredShapes = {
+  private def nativeShapes(keys: Array[String], shapes: Seq[Shape]): InferredShapes = {
     val ndims = shapes.map(shape => if (shape == null) -1 else shape.length).toArray
     val dims = shapes.filter(_ != null).flatMap(_.toVector).map(_.toLong).toArray
-    native(_LIB.symbolInferShape(_, keys, ndims, dims, partial))
+    native(_LIB.symbolInferShape(_, keys, ndims, dims))
   }
 
   private def completeShapes(
