@@ -23,6 +23,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::optimizer::SGD,
     crate::optimizer::ADAPTIVE,
     crate::random::FIXED,
+    crate::random::SAMPLED,
     crate::reduce::SUMS,
     crate::reduce::NORMS,
     crate::reduce::ARG,
