@@ -38,9 +38,12 @@ class Contestant:
 
     def run(self, workload, seconds):
         """Times of each variant, or None if this contestant has none."""
-        self.process.stdin.write(json.dumps(dict(name=workload.name, seconds=seconds)) + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        try:
+            self.process.stdin.write(json.dumps(dict(name=workload.name, seconds=seconds)) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
             raise SystemExit(f"{self.name} ended in the middle of {workload.name}; its message is above")
         return json.loads(answer)
