@@ -74,7 +74,7 @@ pub(super) fn weights_len<T: Accum>(shape: &ConvShape, kernel: &MicroKernel<T>) 
     shape.groups * ELEMENTS * kernel.packed_a_len(shape.group_out(), shape.group_in())
 }
 
-/// Transforms the weights of `shape` into panels of `mr` output channels, each [element][input channel][mr].
+/// Transforms the weights of `shape` into panels of `mr` output channels, each `[element][input channel][mr]`.
 ///
 /// With `adjoint`, the weights are those of the convolution whose gradient `shape` computes: (input channels, output
 /// channels, taps) and turned round.

@@ -14,7 +14,7 @@ use ferromx_core::dtype::Element;
 ///
 /// Every Rust function and closure is one. But Rust calls those through a shim that is inlined at the compiler's
 /// discretion, and a large one that is not runs a hundred times slower, without vector instructions. So give a formula
-/// beyond a dozen operations a type of its own, whose `call` is `#[inline(always)]`: [`lane_fn!`] writes one.
+/// beyond a dozen operations a type of its own, whose `call` is `#[inline(always)]`: `lane_fn!` writes one.
 pub trait LaneFn<Args, R>: Copy + Sync {
     /// Applies the function.
     fn call(self, args: Args) -> R;

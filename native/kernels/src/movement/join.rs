@@ -28,7 +28,7 @@ pub fn concat<T: Item>(parts: &[(&[T], usize)], dst: &mut [T]) {
     });
 }
 
-/// Cuts an array apart along an axis; the parts are described as in [`concat`].
+/// Cuts an array apart along an axis; the parts are described as in [`concat`](fn@concat).
 ///
 /// # Panics
 /// If the parts do not all have the same number of rows, or are not filled by `src`.

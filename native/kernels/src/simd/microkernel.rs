@@ -229,7 +229,7 @@ impl<T: Element> MicroKernel<T> {
         cols.next_multiple_of(self.nr) * depth
     }
 
-    /// Packs a (rows, depth) matrix into panels of `mr` rows, one after the other, each laid out [depth][mr]. Of the last
+    /// Packs a (rows, depth) matrix into panels of `mr` rows, one after the other, each laid out `[depth][mr]`. Of the last
     /// panel, the places of rows that do not exist have no particular value.
     ///
     /// # Panics
@@ -238,7 +238,7 @@ impl<T: Element> MicroKernel<T> {
         self.pack(a, self.mr, out);
     }
 
-    /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out [depth][nr]. Of the
+    /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out `[depth][nr]`. Of the
     /// last panel, the places of columns that do not exist have no particular value.
     ///
     /// # Panics

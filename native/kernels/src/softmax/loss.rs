@@ -108,7 +108,7 @@ fn class<T: Real>(label: T, classes: usize) -> usize {
     (label.to_f64() as usize).min(classes - 1)
 }
 
-/// The sum over the rows of -log softmax(x)[label] (MXNet's `softmax_cross_entropy`), for `x` of (rows, classes)
+/// The sum over the rows of `-log softmax(x)[label]` (MXNet's `softmax_cross_entropy`), for `x` of (rows, classes)
 /// elements and one label a row. Labels outside of the classes count as the nearest class.
 ///
 /// # Panics

@@ -20,9 +20,13 @@ class LeNetSuite extends munit.FunSuite {
 
   private lazy val expected: Map[String, Any] = {
     val lines = Files.readString(Path.of(fixtures, "expected.jsonl")).linesIterator
-    lines.map(Json.parse).collectFirst { case line: Map[_, _] if line.toMap[Any, Any].get("id").contains("checkpoint/lenet") =>
-      line.map { case (key, value) => key.toString -> value }
-    }.getOrElse(fail("the fixtures do not say what the checkpoint predicts"))
+    lines
+      .map(Json.parse)
+      .collectFirst {
+        case line: Map[_, _] if line.toMap[Any, Any].get("id").contains("checkpoint/lenet") =>
+          line.map { case (key, value) => key.toString -> value }
+      }
+      .getOrElse(fail("the fixtures do not say what the checkpoint predicts"))
   }
 
   /** The float32 array of this name that MXNet computed. */
@@ -31,7 +35,7 @@ class LeNetSuite extends munit.FunSuite {
       val fields = array.map { case (key, value) => key.toString -> value }
       val shape = fields("shape") match {
         case dims: Seq[_] => dims.map(_.toString.toDouble.toInt)
-        case other => fail(s"$other is no shape")
+        case other        => fail(s"$other is no shape")
       }
       val bytes = Files.readAllBytes(Path.of(fixtures, "expected.bin"))
       val buffer = ByteBuffer.wrap(bytes, fields("at").toString.toDouble.toInt, 4 * shape.product).order(LITTLE_ENDIAN)

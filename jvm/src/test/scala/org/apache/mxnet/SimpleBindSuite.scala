@@ -156,7 +156,8 @@ class SimpleBindSuite extends munit.FunSuite {
   test("C38: shapes that contradict each other: operator, node, index of the argument, both shapes") {
     val arrays = Map("data" -> data, "fc1_weight" -> NDArray.ones(4, 7))
     val message = intercept[MXNetError](fullyConnected.simpleBind(cpu, arrays)).getMessage
-    val parts = Seq("FullyConnected", "fc1", "argument 1 (weight)", "Shape inconsistent, Provided=[4,7], inferred shape=[4,3]")
+    val parts =
+      Seq("FullyConnected", "fc1", "argument 1 (weight)", "Shape inconsistent, Provided=[4,7], inferred shape=[4,3]")
     parts.foreach(part => assert(message.contains(part), message))
   }
 
