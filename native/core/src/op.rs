@@ -9,6 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::grad::Grad;
 use crate::infer::{InferDType, InferShape, same_dtype, same_shape};
+use crate::ndarray::NDArray;
 use crate::params::{Attrs, FieldInfo, NoParams, OpParams, Params};
 use crate::storage::{In, Out};
 
@@ -131,6 +132,9 @@ impl OpCtx<'_> {
 /// A kernel. Inputs come in order with mutable ones flagged as shared; outputs come first, then the mutable inputs.
 pub type KernelFn = fn(&OpCtx<'_>, &[In<'_>], &mut [Out<'_>]) -> Result<()>;
 
+/// The function of an operator whose output shapes depend on the content of its inputs: it makes all outputs itself.
+pub type DynamicFn = fn(&OpCtx<'_>, &[NDArray]) -> Result<Vec<NDArray>>;
+
 /// How the outputs come to be.
 #[derive(Clone, Copy)]
 pub enum Forward {
@@ -138,6 +142,9 @@ pub enum Forward {
     Kernel(KernelFn),
     /// The output is the first input's memory under another shape; nothing is computed.
     View,
+    /// A function makes them, since their shapes depend on the content of the inputs. Such an operator runs on arrays only: a
+    /// graph cannot be planned around it.
+    Dynamic(DynamicFn),
 }
 
 /// Names that depend on the parameters.
@@ -316,6 +323,14 @@ impl OpDef {
     pub const fn view(mut self) -> OpDef {
         self.forward = Forward::View;
         self.inplace = &[(0, 0)];
+        self
+    }
+
+    /// The function that makes outputs whose shapes depend on the content of the inputs. There is nothing to infer beforehand.
+    pub const fn dynamic(mut self, f: DynamicFn) -> OpDef {
+        self.forward = Forward::Dynamic(f);
+        self.infer_shape = |_, _| Ok(());
+        self.infer_dtype = |_, _| Ok(());
         self
     }
 

@@ -97,6 +97,7 @@ impl Case {
         let dtypes = self.dtypes(&ins.iter().map(|a| Some(a.dtype())).collect::<Vec<_>>())?;
         let kernel = match self.def.forward {
             Forward::View => return Ok(vec![ins[0].reshape(&shapes[0])?]),
+            Forward::Dynamic(f) => return f(&self.context(&Counter(AtomicU64::new(0))), ins),
             Forward::Kernel(kernel) => kernel,
         };
         let outs: Vec<_> = shapes.iter().zip(&dtypes).map(|(s, d)| blank(s, d.unwrap())).collect();
@@ -211,16 +212,20 @@ impl Case {
         Ok(grads)
     }
 
-    fn call(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray], req: Req) -> Result<()> {
-        let random = Counter(AtomicU64::new(0));
-        let ctx = OpCtx {
+    fn context<'a>(&'a self, random: &'a Counter) -> OpCtx<'a> {
+        OpCtx {
             op: self.def.name,
             params: &self.params,
             is_train: self.train,
-            random: &random,
+            random,
             cache: None,
             context: Context::default(),
-        };
+        }
+    }
+
+    fn call(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray], req: Req) -> Result<()> {
+        let random = Counter(AtomicU64::new(0));
+        let ctx = self.context(&random);
         let mut region = Region::new(ins, outs);
         let call = Call::new(&region, ins, outs.iter().map(|o| (o, req)))?;
         let mut guard = region.lock();

@@ -84,6 +84,7 @@ impl Executor {
                 *head = head.filter(|_| used[e.node as usize]);
             }
         }
+        refuse_dynamic(&graph)?;
         let (shapes, dtypes) = infer_all(&graph, &external, &ys, &heads)?;
         let mut head_arrays = vec![None; ys.len()];
         for (i, head) in heads.iter().enumerate() {
@@ -109,6 +110,23 @@ impl Executor {
             monitor: Mutex::new(None),
         })
     }
+}
+
+/// Operators whose output shapes depend on the content of their inputs have no place in a plan.
+fn refuse_dynamic(graph: &Graph) -> Result<()> {
+    for node in &graph.nodes {
+        if let Action::Forward(op) = &node.action
+            && matches!(op.def.forward, Forward::Dynamic(_))
+        {
+            return Err(no_plan(op.name, &node.name));
+        }
+    }
+    Ok(())
+}
+
+fn no_plan(op: &'static str, node: &str) -> Error {
+    let why = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
+    Error::Unsupported(why.into()).in_operator(op, node)
 }
 
 fn check(symbol: &Symbol, bound: &Bound) -> Result<()> {
@@ -319,6 +337,7 @@ impl Compiler<'_> {
             Action::Forward(op) => match op.def.forward_on(self.context.device_type)? {
                 Forward::Kernel(k) => (op, k, op.def.mutates),
                 Forward::View => (op, copy_kernel as KernelFn, &[]),
+                Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
             },
             Action::Backward { op, backward, .. } => (op, backward.kernel, &[]),
         };

@@ -69,6 +69,11 @@ fn run_op(
     };
     let n = def.num_outputs(&op.params);
     ensure!(given.len() <= n, "{} output arrays were given, but there are {n} outputs", given.len());
+    if let Forward::Dynamic(f) = def.forward_on(context.device_type)? {
+        let ctx =
+            OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache: None, context };
+        return place_dynamic(f(&ctx, inputs)?, given);
+    }
     let (shapes, dtypes) = infer(op, inputs, given, n)?;
     let mut outs = Arrays::with_capacity(n);
     for k in 0..n {
@@ -80,9 +85,33 @@ fn run_op(
     let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(context.device_type)? {
         Forward::Kernel(kernel) => (kernel, def.mutates),
         Forward::View => (copy_kernel, &[]),
+        Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
     run(op.name, &op.params, kernel, def.inplace, mutates, inputs, &outs, is_train, context)?;
+    Ok(outs)
+}
+
+/// Puts outputs whose shapes were not known before into the arrays that were given for them.
+fn place_dynamic(made: Vec<NDArray>, given: &[NDArray]) -> Result<Arrays> {
+    let mut outs = Arrays::with_capacity(made.len());
+    for (k, array) in made.into_iter().enumerate() {
+        let Some(target) = given.get(k) else {
+            outs.push(array);
+            continue;
+        };
+        ensure!(
+            target.shape() == array.shape() && target.dtype() == array.dtype(),
+            "output {k} is of shape {} and type {}, but an array of shape {} and type {} was given for it: give none, since the \
+             shape depends on the content of the inputs",
+            array.shape(),
+            array.dtype(),
+            target.shape(),
+            target.dtype()
+        );
+        target.copy_from(&array)?;
+        outs.push(target.clone());
+    }
     Ok(outs)
 }
 
