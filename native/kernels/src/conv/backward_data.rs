@@ -83,17 +83,18 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             return product.run(shape.batch, out, &|_, _, _| {});
         }
         // Images are shared out; each collects its residues.
+        let stripes: Vec<_> = products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
         let image = shape.in_channels * shape.input_plane();
         let longest = phases.iter().map(|phase| phase.geometry.pixels()).max().unwrap_or(0);
         parallel_rows(input_grad, image, 1, |n, image| {
             with_scratch(shape.in_channels * longest, |part: &mut [T]| {
-                for (phase, product) in phases.iter().zip(&products) {
+                for ((phase, product), stripes) in phases.iter().zip(&products).zip(&stripes) {
                     let pixels = phase.geometry.pixels();
                     if pixels == 0 {
                         continue;
                     }
                     let mut out = MatMut::row_major(part, shape.in_channels, pixels);
-                    product.images(n..n + 1, 0, &mut out, &|_, _, _| {});
+                    product.images(stripes, n, 0, &mut out, &|_, _, _| {});
                     scatter(shape, phase, part, image);
                 }
             });

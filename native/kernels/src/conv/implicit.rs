@@ -1,13 +1,19 @@
-//! The implicit matrix product: weights of (rows, depth) times windows of (depth, pixels), where the panels of windows
-//! are packed from the image as they are needed and no matrix of windows is ever stored.
+//! The implicit matrix product: weights of (rows, depth) times windows of (depth, pixels), whose elements are read from the
+//! padded image where they are; no matrix of windows is ever stored.
+//!
+//! Images are cut into stripes of rows of pixels. The part of the image that a stripe needs is laid out in working memory such
+//! that a tap of neighbouring pixels reads adjacent elements ([`Layout`]): a panel of B is then a table of places, one for
+//! each channel and tap, which is the same for all panels.
 //!
 //! The inner dimension is cut into blocks which depend on its length alone, and an element of the result is the sum of
 //! its blocks in order, so that its bits depend neither on the tile nor on the number of threads.
 
 use super::geometry::Geometry;
+use super::layout::Layout;
+use crate::float::Accum;
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
-use crate::simd::microkernel::{MicroKernel, Panel};
-use crate::simd::window::{WindowElement, WindowPlan};
+use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::window::{Runs, WindowElement, WindowPlan};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -15,6 +21,12 @@ use std::ops::Range;
 const DEPTH_BYTES: usize = 2048;
 /// Multiply-adds that are worth a chunk of parallel work.
 const CHUNK_WORK: usize = 1 << 18;
+/// Panels of an image read in place that are multiplied with a panel of weights, one after the other.
+const POINTWISE_PANELS: usize = 4;
+/// The most bytes of working memory for a stripe, unless a row of pixels needs more: a part of the second-level cache.
+const STRIPE_BYTES: usize = 256 << 10;
+/// The most bytes of working memory for whole images that are computed together.
+const IMAGES_BYTES: usize = 1 << 20;
 
 /// The blocks that the inner dimension is cut into.
 pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
@@ -34,6 +46,19 @@ pub(super) fn with_plans<R>(count: usize, f: impl FnOnce(&mut [WindowPlan]) -> R
     plans.resize_with(count.max(plans.len()), WindowPlan::default);
     let result = f(&mut plans);
     PLANS.with(|kept| kept.replace(plans));
+    result
+}
+
+thread_local! {
+    /// Their vector is kept from call to call.
+    static RUNS: RefCell<Runs> = RefCell::default();
+}
+
+/// Calls `f` with the runs of this thread.
+fn with_runs<R>(f: impl FnOnce(&mut Runs) -> R) -> R {
+    let mut runs = RUNS.with(RefCell::take);
+    let result = f(&mut runs);
+    RUNS.with(|kept| kept.replace(runs));
     result
 }
 
@@ -61,20 +86,35 @@ pub(super) struct Implicit<'a, T: 'static> {
     pub source: &'a [T],
 }
 
-/// Some rows of one group, for some images: where the results go is up to `row_of`.
+/// Some rows of one group, for some images.
 struct Part {
     group: usize,
     rows: Range<usize>,
     images: Range<usize>,
-    /// Rows of the result between images.
-    image_rows: usize,
-    /// The first row of the group in the result, for the first image.
+    /// The row of the result that is the first one for the first image, and the distance between images.
     first_row: usize,
+    image_rows: usize,
     /// The first pixel.
     pixel: usize,
 }
 
-impl<T: WindowElement> Implicit<'_, T> {
+/// How the images are cut up.
+pub(super) struct Stripes<'a> {
+    layout: Layout<'a>,
+    /// The places of channels and taps.
+    table: StepTable,
+    /// Rows of pixels in a stripe.
+    rows: usize,
+    /// Images whose stripes are computed together.
+    images: usize,
+    /// Whether panels are packed, with nothing between rows of pixels, rather than read where they are.
+    dense: bool,
+}
+
+/// What is called for every block of the result that is complete: with its row, its first pixel, and itself.
+pub(super) type Finish<'f, T> = &'f dyn Fn(usize, usize, MatMut<'_, T>);
+
+impl<'a, T: Accum> Implicit<'a, T> {
     fn depth(&self) -> usize {
         self.channels * self.geometry.taps.len()
     }
@@ -89,177 +129,257 @@ impl<T: WindowElement> Implicit<'_, T> {
         }
         let work = image_rows * pixels * self.depth().max(1);
         if batch >= 2 * threads || threads == 1 || work * batch < 2 * CHUNK_WORK {
-            let images = (CHUNK_WORK / work).clamp(1, batch.div_ceil(2 * threads).max(1));
-            let images = images.next_multiple_of(self.merged(batch, pixels));
+            let most = batch.div_ceil(2 * threads);
+            let stripes = self.stripes(self.geometry.grid[1], if threads == 1 { batch } else { most });
+            let images = (CHUNK_WORK / work).max(stripes.as_ref().map_or(1, |stripes| stripes.images)).clamp(1, most);
             return parallel_blocks(out, images * image_rows, pixels, |row, _, mut block| {
-                let images = row / image_rows..(row + block.rows()) / image_rows;
-                self.images(images, 0, &mut block, &|r, pixel, block| finish(row + r, pixel, block));
+                self.images(&stripes, row / image_rows, 0, &mut block, &|r, p, block| finish(row + r, p, block));
             });
         }
         let mut out = out;
-        let (tiles, panels) = (self.rows.div_ceil(self.kernel.mr()), pixels.div_ceil(self.kernel.nr()));
-        let across = panels.min(3 * threads);
+        let stripes = self.stripes((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
+        let cols = match &stripes {
+            Some(stripes) => self.stripe_pixels(stripes),
+            None => pixels.div_ceil(3 * threads).next_multiple_of(self.kernel.nr()),
+        };
+        let (tiles, across) = (self.rows.div_ceil(self.kernel.mr()), pixels.div_ceil(cols));
         let down = (3 * threads).div_ceil(across * batch * self.groups).clamp(1, tiles.div_ceil(4));
-        let (cols, rows) = (panels.div_ceil(across) * self.kernel.nr(), tiles.div_ceil(down) * self.kernel.mr());
+        let rows = tiles.div_ceil(down) * self.kernel.mr();
         if down == 1 {
             // Whole images, divided by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
-                let images = row / image_rows..row / image_rows + 1;
-                self.images(images, pixel, &mut block, &|r, p, block| finish(row + r, p, block));
+                self.images(&stripes, row / image_rows, pixel, &mut block, &|r, p, block| finish(row + r, p, block));
             });
         }
         for i in 0..batch * self.groups {
             let (first, image, group) = (i * self.rows, i / self.groups, i % self.groups);
             parallel_blocks(out.block(first, 0, self.rows, pixels), rows, cols, |row, pixel, mut block| {
                 let rows = row..row + block.rows();
-                let part = Part { group, rows, images: image..image + 1, image_rows, first_row: 0, pixel };
-                self.part(&part, &mut block, &|r, p, block| finish(first + row + r, p, block));
+                let part = Part { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
+                self.part(&stripes, &part, &mut block, &|r, p, block| finish(first + row + r, p, block));
             });
         }
     }
 
-    /// All groups of some images for the pixels from `pixel` on.
+    /// The stripes, of `most` rows of pixels and of `images` images at most; none for windows that are the image itself.
+    pub fn stripes(&self, most: usize, images: usize) -> Option<Stripes<'a>> {
+        if self.geometry.is_pointwise() {
+            return None;
+        }
+        let ([planes, height, width], lanes) = (self.geometry.grid, self.kernel.lanes());
+        let whole = Layout::new(self.geometry);
+        // The working memory for a row of pixels: sums and windows.
+        let row = self.rows.min(4 * self.kernel.mr()) * width * planes + self.channels * whole.len() / height.max(1);
+        let row = row.max(1) * size_of::<T>();
+        let whole_images = IMAGES_BYTES / (row * height.max(1));
+        let most = if planes > 1 || whole_images >= 1 { height } else { most.min(STRIPE_BYTES / row) };
+        let most = most.clamp(1, height.max(1));
+        let images = if most == height { whole_images.clamp(1, images.max(1)) } else { 1 };
+        // Of the larger stripes, those whose panels have the fewest lanes between rows or behind the last one.
+        let vectors = |rows: usize| whole.outputs(rows).div_ceil(lanes);
+        let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
+        let best = (most.div_ceil(2)..=most).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
+        // Packing a vector costs as much as multiplying it with some rows.
+        let packing = 2 * (2 + lanes / width.max(1));
+        let packed = (height / most * (images * most * width * planes).div_ceil(lanes)).div_ceil(images)
+            + (height % most * width).div_ceil(lanes);
+        let dense = packed * (self.rows + packing) < computed(best) * self.rows;
+        let (rows, images) = if dense { (most, images) } else { (best, 1) };
+        let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
+        let (mut table, len) = (StepTable::default(), layout.len());
+        table.reset((0..self.channels).flat_map(|c| layout.taps().iter().map(move |tap| c * len + tap)));
+        Some(Stripes { layout, table, rows, images, dense })
+    }
+
+    /// Pixels of a stripe.
+    fn stripe_pixels(&self, stripes: &Stripes<'_>) -> usize {
+        (self.geometry.grid[0] * stripes.rows * self.geometry.grid[2]).max(1)
+    }
+
+    /// All groups of the images from `image` on that `out` has rows for, for the pixels from `pixel` on.
     pub fn images(
         &self,
-        images: Range<usize>,
+        stripes: &Option<Stripes<'_>>,
+        image: usize,
         pixel: usize,
         out: &mut MatMut<'_, T>,
-        finish: &dyn Fn(usize, usize, MatMut<'_, T>),
+        finish: Finish<'_, T>,
     ) {
+        let image_rows = self.groups * self.rows;
+        let images = image..image + out.rows() / image_rows;
         for group in 0..self.groups {
-            let (image_rows, first_row) = (self.groups * self.rows, group * self.rows);
-            let part = Part { group, rows: 0..self.rows, images: images.clone(), image_rows, first_row, pixel };
-            self.part(&part, out, finish);
+            let (rows, first_row) = (0..self.rows, group * self.rows);
+            let part = Part { group, rows, images: images.clone(), first_row, image_rows, pixel };
+            self.part(stripes, &part, out, finish);
         }
     }
 
-    fn part(&self, part: &Part, out: &mut MatMut<'_, T>, finish: &dyn Fn(usize, usize, MatMut<'_, T>)) {
-        let (nr, depth, pixels) = (self.kernel.nr(), self.depth(), out.cols());
-        if depth == 0 {
-            return self.empty(part, out, finish);
-        }
-        let weights = &self.weights[part.group * self.kernel.packed_a_len(self.rows, depth)..];
-        let merged = self.merged(part.images.len(), pixels);
-        if merged > 1 {
-            return self.merge(part, merged, weights, out, finish);
-        }
-        let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
-        with_plans(1, |plans| {
-            let plan = &mut plans[0];
-            with_scratch(longest * nr, |panel: &mut [T]| {
-                for block in depth_blocks::<T>(depth) {
-                    let weights = &weights[self.kernel.packed_a_len(self.rows, block.start)..];
-                    for first in (0..pixels).step_by(nr) {
-                        let cols = nr.min(pixels - first);
-                        if !self.geometry.is_pointwise() {
-                            self.geometry.plan(part.pixel + first, cols, nr, plan);
-                        }
-                        for image in 0..part.images.len() {
-                            let row = part.first_row + image * part.image_rows;
-                            let mut c = out.block(row, first, part.rows.len(), cols);
-                            let b = self.panel(part, image, &block, (first, cols), plan, panel);
-                            self.tiles(part, &block, weights, b, &mut c);
-                            if block.end == depth {
-                                finish(row, part.pixel + first, c);
-                            }
-                        }
-                    }
-                }
-            });
-        });
-    }
-
-    /// How many of the images share a panel: as many as have room in it.
-    fn merged(&self, images: usize, pixels: usize) -> usize {
-        if pixels == self.geometry.pixels() { (self.kernel.nr() / pixels).clamp(1, images.max(1)) } else { 1 }
-    }
-
-    /// A part whose images are so small that `merged` of them fit into a panel. Their results come out side by side, and
-    /// are then put in their places.
-    fn merge(
-        &self,
-        part: &Part,
-        merged: usize,
-        weights: &[T],
-        out: &mut MatMut<'_, T>,
-        finish: &dyn Fn(usize, usize, MatMut<'_, T>),
-    ) {
-        let (nr, depth, pixels, plane) = (self.kernel.nr(), self.depth(), out.cols(), self.geometry.plane());
-        let (rows, distance) = (part.rows.len(), self.groups * self.channels * plane);
-        let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
-        with_plans(1, |plans| {
-            with_scratch((longest + rows) * nr, |buffer: &mut [T]| {
-                let (panel, sums) = buffer.split_at_mut(longest * nr);
-                let mut planned = 0;
-                for first in (0..part.images.len()).step_by(merged) {
-                    let images = merged.min(part.images.len() - first);
-                    if images != planned {
-                        self.geometry.plan_images((images, distance), 0, pixels, nr, &mut plans[0]);
-                        planned = images;
-                    }
-                    let channel = ((part.images.start + first) * self.groups + part.group) * self.channels;
-                    let mut c = MatMut::new(sums, rows, images * pixels, nr);
-                    for block in depth_blocks::<T>(depth) {
-                        T::pack(&plans[0], &self.source[channel * plane..], block.clone(), panel);
-                        let weights = &weights[self.kernel.packed_a_len(self.rows, block.start)..];
-                        self.tiles(part, &block, weights, Panel { data: panel, step: nr }, &mut c);
-                    }
-                    for image in 0..images {
-                        let row = part.first_row + (first + image) * part.image_rows;
-                        let mut to = out.block(row, 0, rows, pixels);
-                        for (i, sums) in sums.chunks_exact(nr).enumerate() {
-                            to.row_mut(i).copy_from_slice(&sums[image * pixels..(image + 1) * pixels]);
-                        }
-                        finish(row, part.pixel, to);
-                    }
-                }
-            });
-        });
-    }
-
-    /// Without an inner dimension the product is zero.
-    fn empty(&self, part: &Part, out: &mut MatMut<'_, T>, finish: &dyn Fn(usize, usize, MatMut<'_, T>)) {
+    fn part(&self, stripes: &Option<Stripes<'_>>, part: &Part, out: &mut MatMut<'_, T>, finish: Finish<'_, T>) {
         let pixels = out.cols();
-        for image in 0..part.images.len() {
-            let row = part.first_row + image * part.image_rows;
-            let mut c = out.block(row, 0, part.rows.len(), pixels);
-            (0..c.rows()).for_each(|row| c.row_mut(row).fill(T::zero()));
-            finish(row, part.pixel, c);
-        }
-    }
-
-    /// The panel of B of some pixels, packed unless it is good enough as it stands.
-    fn panel<'p>(
-        &'p self,
-        part: &Part,
-        image: usize,
-        block: &Range<usize>,
-        (first, cols): (usize, usize),
-        plan: &WindowPlan,
-        panel: &'p mut [T],
-    ) -> Panel<'p, T> {
-        let plane = self.geometry.plane();
-        let channel = ((part.images.start + image) * self.groups + part.group) * self.channels;
-        let source = &self.source[channel * plane..(channel + self.channels) * plane];
-        let step = self.kernel.nr();
-        if !self.geometry.is_pointwise() {
-            T::pack(plan, source, block.clone(), panel);
-        } else {
-            let from = &source[block.start * plane + part.pixel + first..];
-            if part.rows.len() <= self.kernel.mr() {
-                return Panel { data: from, step: plane };
+        let (cols, together) = match stripes {
+            _ if self.depth() == 0 => (pixels, 1),
+            Some(stripes) => (self.stripe_pixels(stripes), stripes.images),
+            None => (POINTWISE_PANELS * self.kernel.nr(), 1),
+        };
+        for image in (0..part.images.len()).step_by(together) {
+            let images = image..(image + together).min(part.images.len());
+            for first in (0..pixels).step_by(cols) {
+                let place = Place { images: images.clone(), first, cols: cols.min(pixels - first) };
+                match stripes {
+                    _ if self.depth() == 0 => {
+                        let mut c = place.block(part, image, out);
+                        (0..c.rows()).for_each(|row| c.row_mut(row).fill(T::zero()));
+                    }
+                    Some(stripes) => self.stripe(stripes, part, &place, out),
+                    None => self.pointwise(part, part.pixel + first, &mut place.block(part, image, out), image),
+                }
+                for image in images.clone() {
+                    finish(place.row(part, image), part.pixel + first, place.block(part, image, out));
+                }
             }
-            self.kernel.pack_b(MatRef::new(from, block.len(), cols, plane, 1), panel);
         }
-        Panel { data: panel, step }
     }
 
-    fn tiles(&self, part: &Part, block: &Range<usize>, weights: &[T], b: Panel<'_, T>, c: &mut MatMut<'_, T>) {
-        let (mr, cols) = (self.kernel.mr(), c.cols());
-        for row in part.rows.clone().step_by(mr) {
-            let a = Panel { data: &weights[row * block.len()..], step: mr };
-            let tile = c.block(row - part.rows.start, 0, mr.min(part.rows.end - row), cols);
-            self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
+    /// The channels of the source that a part reads, from a pixel of image `image` of the part on.
+    fn source(&self, part: &Part, image: usize, pixel: usize) -> &[T] {
+        let plane = self.geometry.plane();
+        let first = ((part.images.start + image) * self.groups + part.group) * self.channels;
+        &self.source[first * plane + pixel..(first + self.channels) * plane]
+    }
+
+    /// Pixels from `pixel` on of windows that are the image itself.
+    fn pointwise(&self, part: &Part, pixel: usize, c: &mut MatMut<'_, T>, image: usize) {
+        let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
+        let source = self.source(part, image, pixel);
+        let longest = depth_blocks::<T>(self.channels).map(|block| block.len()).max().unwrap_or(0);
+        with_scratch(self.kernel.packed_b_len(cols, longest), |panels: &mut [T]| {
+            for block in depth_blocks::<T>(self.channels) {
+                let from = &source[block.start * plane..];
+                let in_place = part.rows.len() <= mr;
+                if !in_place {
+                    self.kernel.pack_b(MatRef::new(from, block.len(), cols, plane, 1), panels);
+                }
+                self.tiles(part, &block, |a, row, rows| {
+                    for first in (0..cols).step_by(nr) {
+                        let b = if in_place {
+                            Panel { data: &from[first..], step: plane }
+                        } else {
+                            Panel { data: &panels[first * block.len()..], step: nr }
+                        };
+                        let tile = c.block(row, first, rows, nr.min(cols - first));
+                        self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
+                    }
+                });
+            }
+        });
+    }
+
+    /// The stripes of some images.
+    fn stripe(&self, stripes: &Stripes<'_>, part: &Part, place: &Place, out: &mut MatMut<'_, T>) {
+        let (layout, [planes, height, width]) = (&stripes.layout, self.geometry.grid);
+        let (images, rows) = (place.images.len(), part.rows.len());
+        let (first, count) = ((part.pixel + place.first) / width % height, place.cols / width / planes);
+        let outputs = if stripes.dense { images * place.cols } else { layout.outputs(count) };
+        // Results that do not come out as they are wanted are put in their places at the end.
+        let in_place = images == 1 && outputs == place.cols;
+        let stride = if in_place { 0 } else { (outputs.div_ceil(16) | 1) * 16 };
+        let image = self.channels * layout.len();
+        with_scratch(images * image + rows * stride, |buffer: &mut [T]| {
+            let (windows, sums) = buffer.split_at_mut(images * image);
+            windows.fill(T::zero());
+            for (n, windows) in place.images.clone().zip(windows.chunks_exact_mut(image)) {
+                let planes = self.source(part, n, 0).chunks_exact(self.geometry.plane().max(1));
+                planes.zip(windows.chunks_exact_mut(layout.len())).for_each(|(from, to)| layout.fill(from, first, to));
+            }
+            if in_place {
+                return self.multiply(stripes, part, windows, count, &mut place.block(part, place.images.start, out));
+            }
+            self.multiply(stripes, part, windows, count, &mut MatMut::new(sums, rows, outputs, stride));
+            for (i, n) in place.images.clone().enumerate() {
+                let mut c = place.block(part, n, out);
+                for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
+                    let row = c.row_mut(row);
+                    if stripes.dense {
+                        row.copy_from_slice(&sums[i * place.cols..(i + 1) * place.cols]);
+                    } else {
+                        layout.each_row(count, |to, from| row[to].copy_from_slice(&sums[from]));
+                    }
+                }
+            }
+        });
+    }
+
+    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of some images.
+    fn multiply(&self, stripes: &Stripes<'_>, part: &Part, windows: &[T], count: usize, c: &mut MatMut<'_, T>) {
+        let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &stripes.table);
+        for block in depth_blocks::<T>(self.depth()) {
+            for first in (0..outputs).step_by(nr) {
+                let cols = nr.min(outputs - first);
+                if stripes.dense {
+                    with_runs(|runs| {
+                        self.add_runs(stripes, windows.len(), count, first..first + cols, runs);
+                        with_scratch(block.len() * nr, |panel: &mut [T]| {
+                            T::pack_runs(runs, Steps { data: windows, table, first: block.start }, panel);
+                            let b = Panel { data: panel, step: nr };
+                            self.tiles(part, &block, |a, row, rows| {
+                                let tile = c.block(row, first, rows, cols);
+                                self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
+                            });
+                        });
+                    });
+                } else {
+                    let b = Steps { data: &windows[first..], table, first: block.start };
+                    self.tiles(part, &block, |a, row, rows| {
+                        let tile = c.block(row, first, rows, cols);
+                        self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, block.start > 0);
+                    });
+                }
+            }
         }
+    }
+
+    /// The runs of a panel of some of the outputs of `count` rows of pixels in each plane of some images.
+    fn add_runs(&self, stripes: &Stripes<'_>, windows: usize, count: usize, outputs: Range<usize>, runs: &mut Runs) {
+        let image = self.channels * stripes.layout.len();
+        let pixels = self.geometry.grid[0] * count * self.geometry.grid[2];
+        runs.reset(self.kernel.nr());
+        for n in 0..windows / image {
+            let (start, end) = (outputs.start.max(n * pixels), outputs.end.min((n + 1) * pixels));
+            if start < end {
+                let range = start - n * pixels..end - n * pixels;
+                stripes.layout.add_runs(count, range, start - outputs.start, n * image, runs);
+            }
+        }
+    }
+
+    /// Calls `f(a, row, rows)` for every panel of weights of a part, with its place in the part and its rows.
+    fn tiles(&self, part: &Part, block: &Range<usize>, mut f: impl FnMut(Panel<'_, T>, usize, usize)) {
+        let packed = &self.weights[part.group * self.kernel.packed_a_len(self.rows, self.depth())..];
+        let packed = &packed[self.kernel.packed_a_len(self.rows, block.start)..];
+        let step = self.kernel.mr();
+        for row in part.rows.clone().step_by(step) {
+            let a = Panel { data: &packed[row * block.len()..], step };
+            f(a, row - part.rows.start, step.min(part.rows.end - row));
+        }
+    }
+}
+
+/// Some pixels of some images of a part.
+struct Place {
+    images: Range<usize>,
+    /// The first of the pixels, from that of the part on.
+    first: usize,
+    cols: usize,
+}
+
+impl Place {
+    /// The row of the result that is the first one for image `image` of the part.
+    fn row(&self, part: &Part, image: usize) -> usize {
+        part.first_row + image * part.image_rows
+    }
+
+    /// The result for image `image` of the part.
+    fn block<'m, T>(&self, part: &Part, image: usize, out: &'m mut MatMut<'_, T>) -> MatMut<'m, T> {
+        out.block(self.row(part, image), self.first, part.rows.len(), self.cols)
     }
 }

@@ -22,6 +22,7 @@ mod depthwise;
 mod forward;
 mod geometry;
 mod implicit;
+mod layout;
 #[cfg(test)]
 mod tests;
 mod winograd;

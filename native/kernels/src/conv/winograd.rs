@@ -6,10 +6,10 @@
 //! for each of the 36 transformed elements. Rounding errors are some ten times those of the definition.
 
 use super::ConvShape;
-use super::depthwise::Layout;
 use super::forward::ConvEpilogue;
 use super::geometry::Geometry;
 use super::implicit::with_plans;
+use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel};
@@ -276,7 +276,7 @@ impl<T: Accum> Winograd<'_, T> {
                 for (i, to) in source.chunks_exact_mut(phases).enumerate() {
                     let channel =
                         (images.start + i / channels) * self.shape.in_channels + group * channels + i % channels;
-                    self.layout.fill(&self.input[channel * plane..(channel + 1) * plane], to);
+                    self.layout.fill(&self.input[channel * plane..(channel + 1) * plane], 0, to);
                 }
                 with_scratch((channels + rows.len()) * STRIDE, |tiles: &mut [T]| {
                     let (inputs, outputs) = tiles.split_at_mut(channels * STRIDE);

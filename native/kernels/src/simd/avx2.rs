@@ -14,6 +14,7 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     lanes: 8,
     tiles: &TILES_F32,
     strided_tiles: &STRIDED_F32,
+    indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32,
     copy: portable::copy,
@@ -26,6 +27,7 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     lanes: 4,
     tiles: &TILES_F64,
     strided_tiles: &STRIDED_F64,
+    indexed_tiles: &INDEXED_F64,
     dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
     copy: portable::copy,
@@ -51,23 +53,37 @@ fn mask_f64(lanes: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(MASK_64.as_ptr().add(4 - lanes.min(4)).cast()) }
 }
 
+/// The functions of a table of tiles, see `MicroKernel::tiles`.
+macro_rules! tiles {
+    ($name:ident, $packed:literal, $indexed:literal) => {
+        tiles!($name, $packed, $indexed, 1 2 3 4 5 6)
+    };
+    ($name:ident, $packed:literal, $indexed:literal, $($m:literal)*) => {
+        [$($name::<$m, 1, $packed, $indexed>,)* $($name::<$m, 2, $packed, $indexed>,)*]
+    };
+}
+
 macro_rules! tile {
-    ($name:ident, $sums:ident, $table:ident, $strided:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
+    ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $lanes:literal, $mask:ident, $zero:ident,
      $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $store:ident, $masked_store:ident) => {
-        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, FULL if the last vector is.
+        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a
+        /// table has the places of the steps of B, FULL if the last vector is.
         #[inline]
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const FULL: bool>(
+        unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool, const FULL: bool>(
             args: &TileArgs<$t>,
             mask: __m256i,
         ) -> [[$vec; V]; M] {
             let a_row = if PACKED { 1 } else { args.a_row };
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
-            for _ in 0..args.depth {
+            for p in 0..args.depth {
                 // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
                 // not touched.
                 unsafe {
+                    if INDEXED {
+                        b = args.b.add(*args.b_offsets.add(p) as usize);
+                    }
                     let mut y = [$zero(); V];
                     for v in 0..V - 1 {
                         y[v] = $load(b.add($lanes * v));
@@ -82,14 +98,17 @@ macro_rules! tile {
                     }
                 }
                 a = a.wrapping_add(args.a_step);
-                b = b.wrapping_add(args.b_step);
+                if !INDEXED {
+                    b = b.wrapping_add(args.b_step);
+                }
             }
             sums
         }
 
-        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
+        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a table has
+        /// the places of the steps of B. See `TileFn`.
         #[target_feature(enable = "avx2,fma")]
-        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = $mask(args.tail);
             let full = args.tail == $lanes;
             // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; what the masks leave out
@@ -99,9 +118,9 @@ macro_rules! tile {
                     _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
                 }
                 let sums = if full {
-                    $sums::<M, V, PACKED, true>(args, mask)
+                    $sums::<M, V, PACKED, INDEXED, true>(args, mask)
                 } else {
-                    $sums::<M, V, PACKED, false>(args, mask)
+                    $sums::<M, V, PACKED, INDEXED, false>(args, mask)
                 };
                 let alpha = $set(args.alpha);
                 for i in 0..M {
@@ -121,34 +140,9 @@ macro_rules! tile {
             }
         }
 
-        static $table: [TileFn<$t>; 2 * MR] = [
-            $name::<1, 1, true>,
-            $name::<2, 1, true>,
-            $name::<3, 1, true>,
-            $name::<4, 1, true>,
-            $name::<5, 1, true>,
-            $name::<6, 1, true>,
-            $name::<1, 2, true>,
-            $name::<2, 2, true>,
-            $name::<3, 2, true>,
-            $name::<4, 2, true>,
-            $name::<5, 2, true>,
-            $name::<6, 2, true>,
-        ];
-        static $strided: [TileFn<$t>; 2 * MR] = [
-            $name::<1, 1, false>,
-            $name::<2, 1, false>,
-            $name::<3, 1, false>,
-            $name::<4, 1, false>,
-            $name::<5, 1, false>,
-            $name::<6, 1, false>,
-            $name::<1, 2, false>,
-            $name::<2, 2, false>,
-            $name::<3, 2, false>,
-            $name::<4, 2, false>,
-            $name::<5, 2, false>,
-            $name::<6, 2, false>,
-        ];
+        static $table: [TileFn<$t>; 2 * MR] = tiles!($name, true, false);
+        static $strided: [TileFn<$t>; 2 * MR] = tiles!($name, false, false);
+        static $indexed: [TileFn<$t>; 2 * MR] = tiles!($name, true, true);
     };
 }
 
@@ -157,6 +151,7 @@ tile!(
     tile_sums_f32,
     TILES_F32,
     STRIDED_F32,
+    INDEXED_F32,
     f32,
     __m256,
     8,
@@ -175,6 +170,7 @@ tile!(
     tile_sums_f64,
     TILES_F64,
     STRIDED_F64,
+    INDEXED_F64,
     f64,
     __m256d,
     4,

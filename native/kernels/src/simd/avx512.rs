@@ -13,6 +13,7 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     lanes: 16,
     tiles: &TILES_F32,
     strided_tiles: &STRIDED_F32,
+    indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32,
     copy: copy_f32,
@@ -25,6 +26,7 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     lanes: 8,
     tiles: &TILES_F64,
     strided_tiles: &STRIDED_F64,
+    indexed_tiles: &INDEXED_F64,
     dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
     copy: portable::copy,
@@ -33,24 +35,38 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
 /// How many steps ahead of its use the panel of A is fetched into the first-level cache.
 const AHEAD: usize = 8;
 
+/// The functions of a table of tiles, see `MicroKernel::tiles`.
+macro_rules! tiles {
+    ($name:ident, $packed:literal, $indexed:literal) => {
+        tiles!($name, $packed, $indexed, 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
+    };
+    ($name:ident, $packed:literal, $indexed:literal, $($m:literal)*) => {
+        [$($name::<$m, 1, $packed, $indexed>,)* $($name::<$m, 2, $packed, $indexed>,)*]
+    };
+}
+
 macro_rules! tile {
-    ($name:ident, $sums:ident, $table:ident, $strided:ident, $t:ty, $vec:ty, $mask:ty, $lanes:literal, $zero:ident,
+    ($name:ident, $sums:ident, $table:ident, $strided:ident, $indexed:ident, $t:ty, $vec:ty, $mask:ty, $lanes:literal, $zero:ident,
      $load:ident, $masked_load:ident, $set:ident, $fma:ident, $mul:ident, $masked_store:ident) => {
-        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, FULL if the last vector is.
+        /// The sums of a tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a
+        /// table has the places of the steps of B, FULL if the last vector is.
         /// A masked load costs as much as a plain one from the first-level cache, but much more from further away.
         #[inline]
         #[target_feature(enable = "avx512f")]
-        unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const FULL: bool>(
+        unsafe fn $sums<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool, const FULL: bool>(
             args: &TileArgs<$t>,
             mask: $mask,
         ) -> [[$vec; V]; M] {
             let a_row = if PACKED { 1 } else { args.a_row };
             let mut sums = [[$zero(); V]; M];
             let (mut a, mut b) = (args.a, args.b);
-            for _ in 0..args.depth {
+            for p in 0..args.depth {
                 // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
                 // not touched; prefetching may be given any address.
                 unsafe {
+                    if INDEXED {
+                        b = args.b.add(*args.b_offsets.add(p) as usize);
+                    }
                     let mut y = [$zero(); V];
                     for v in 0..V - 1 {
                         y[v] = $load(b.add($lanes * v));
@@ -66,14 +82,17 @@ macro_rules! tile {
                     }
                 }
                 a = a.wrapping_add(args.a_step);
-                b = b.wrapping_add(args.b_step);
+                if !INDEXED {
+                    b = b.wrapping_add(args.b_step);
+                }
             }
             sums
         }
 
-        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent. See `TileFn`.
+        /// A tile of M rows and V vectors a row; PACKED if rows of A are adjacent, INDEXED if a table has
+        /// the places of the steps of B. See `TileFn`.
         #[target_feature(enable = "avx512f")]
-        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool>(args: &TileArgs<$t>) {
+        unsafe fn $name<const M: usize, const V: usize, const PACKED: bool, const INDEXED: bool>(args: &TileArgs<$t>) {
             let mask = <$mask>::MAX >> ($lanes - args.tail);
             // SAFETY: the caller passes what the sums need; a row of C has the columns of the tile; what the masks leave out
             // is not touched.
@@ -82,9 +101,9 @@ macro_rules! tile {
                     _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
                 }
                 let sums = if args.tail == $lanes {
-                    $sums::<M, V, PACKED, true>(args, mask)
+                    $sums::<M, V, PACKED, INDEXED, true>(args, mask)
                 } else {
-                    $sums::<M, V, PACKED, false>(args, mask)
+                    $sums::<M, V, PACKED, INDEXED, false>(args, mask)
                 };
                 let alpha = $set(args.alpha);
                 for i in 0..M {
@@ -102,66 +121,9 @@ macro_rules! tile {
             }
         }
 
-        static $table: [TileFn<$t>; 2 * MR] = [
-            $name::<1, 1, true>,
-            $name::<2, 1, true>,
-            $name::<3, 1, true>,
-            $name::<4, 1, true>,
-            $name::<5, 1, true>,
-            $name::<6, 1, true>,
-            $name::<7, 1, true>,
-            $name::<8, 1, true>,
-            $name::<9, 1, true>,
-            $name::<10, 1, true>,
-            $name::<11, 1, true>,
-            $name::<12, 1, true>,
-            $name::<13, 1, true>,
-            $name::<14, 1, true>,
-            $name::<1, 2, true>,
-            $name::<2, 2, true>,
-            $name::<3, 2, true>,
-            $name::<4, 2, true>,
-            $name::<5, 2, true>,
-            $name::<6, 2, true>,
-            $name::<7, 2, true>,
-            $name::<8, 2, true>,
-            $name::<9, 2, true>,
-            $name::<10, 2, true>,
-            $name::<11, 2, true>,
-            $name::<12, 2, true>,
-            $name::<13, 2, true>,
-            $name::<14, 2, true>,
-        ];
-        static $strided: [TileFn<$t>; 2 * MR] = [
-            $name::<1, 1, false>,
-            $name::<2, 1, false>,
-            $name::<3, 1, false>,
-            $name::<4, 1, false>,
-            $name::<5, 1, false>,
-            $name::<6, 1, false>,
-            $name::<7, 1, false>,
-            $name::<8, 1, false>,
-            $name::<9, 1, false>,
-            $name::<10, 1, false>,
-            $name::<11, 1, false>,
-            $name::<12, 1, false>,
-            $name::<13, 1, false>,
-            $name::<14, 1, false>,
-            $name::<1, 2, false>,
-            $name::<2, 2, false>,
-            $name::<3, 2, false>,
-            $name::<4, 2, false>,
-            $name::<5, 2, false>,
-            $name::<6, 2, false>,
-            $name::<7, 2, false>,
-            $name::<8, 2, false>,
-            $name::<9, 2, false>,
-            $name::<10, 2, false>,
-            $name::<11, 2, false>,
-            $name::<12, 2, false>,
-            $name::<13, 2, false>,
-            $name::<14, 2, false>,
-        ];
+        static $table: [TileFn<$t>; 2 * MR] = tiles!($name, true, false);
+        static $strided: [TileFn<$t>; 2 * MR] = tiles!($name, false, false);
+        static $indexed: [TileFn<$t>; 2 * MR] = tiles!($name, true, true);
     };
 }
 
@@ -170,6 +132,7 @@ tile!(
     tile_sums_f32,
     TILES_F32,
     STRIDED_F32,
+    INDEXED_F32,
     f32,
     __m512,
     u16,
@@ -187,6 +150,7 @@ tile!(
     tile_sums_f64,
     TILES_F64,
     STRIDED_F64,
+    INDEXED_F64,
     f64,
     __m512d,
     u8,

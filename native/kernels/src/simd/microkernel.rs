@@ -23,6 +23,58 @@ pub struct Panel<'a, T> {
     pub step: usize,
 }
 
+/// The places of the steps of a B that is read where it stands, such as the rows under the taps of a convolution.
+#[derive(Debug, Default)]
+pub struct StepTable {
+    places: Vec<u32>,
+    /// The largest place.
+    reach: usize,
+}
+
+impl StepTable {
+    /// Takes the places of the steps, in elements from a start that is given when the table is used.
+    ///
+    /// # Panics
+    /// When a place exceeds 32 bits.
+    pub fn reset(&mut self, places: impl IntoIterator<Item = usize>) {
+        self.places.clear();
+        self.reach = 0;
+        for place in places {
+            self.reach = self.reach.max(place);
+            self.places.push(u32::try_from(place).unwrap_or_else(|_| panic!("place {place} exceeds 32 bits")));
+        }
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is no step.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub(super) fn places(&self) -> &[u32] {
+        &self.places
+    }
+
+    pub(super) fn reach(&self) -> usize {
+        self.reach
+    }
+}
+
+/// Some steps of a panel of B whose elements start at `data[place]` for each place of the table.
+#[derive(Clone, Copy)]
+pub struct Steps<'a, T> {
+    /// The elements.
+    pub data: &'a [T],
+    /// The places of all steps.
+    pub table: &'a StepTable,
+    /// The first step.
+    pub first: usize,
+}
+
 /// The arguments of a tile function, unchecked.
 pub(super) struct TileArgs<T> {
     pub depth: usize,
@@ -32,12 +84,27 @@ pub(super) struct TileArgs<T> {
     pub a_step: usize,
     pub b: *const T,
     pub b_step: usize,
+    /// The place of each step of B, if the function is for those.
+    pub b_offsets: *const u32,
     pub c: *mut T,
     pub c_stride: usize,
     pub alpha: T,
     pub accumulate: bool,
     /// Columns in the last vector of a row.
     pub tail: usize,
+}
+
+/// Where a tile function finds B, unchecked.
+struct Places<T> {
+    data: *const T,
+    step: usize,
+    offsets: *const u32,
+}
+
+impl<T> From<Panel<'_, T>> for Places<T> {
+    fn from(b: Panel<'_, T>) -> Self {
+        Places { data: b.data.as_ptr(), step: b.step, offsets: std::ptr::null() }
+    }
 }
 
 /// Computes one tile. A tile function reads the elements of its panels and touches the elements of its tile, no others.
@@ -78,6 +145,8 @@ pub struct MicroKernel<T: 'static> {
     pub(super) tiles: &'static [TileFn<T>],
     /// The same for an A whose rows are any distance apart.
     pub(super) strided_tiles: &'static [TileFn<T>],
+    /// Those for packed rows of A and for steps of B whose places are in a table.
+    pub(super) indexed_tiles: &'static [TileFn<T>],
     /// The function for `rows` rows is at `rows - 1`.
     pub(super) dots: [DotFn<T>; DOT],
     pub(super) transpose: TransposeFn<T>,
@@ -142,8 +211,9 @@ impl<T: Element> MicroKernel<T> {
     /// When the tile is empty or larger than `mr` x `nr`, or a panel is too short.
     pub fn tile(&self, depth: usize, alpha: T, a: Panel<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
         assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
-        // SAFETY: A holds what the function for packed panels reads, as asserted.
-        unsafe { self.tile_of(self.tiles, depth, alpha, (a.data.as_ptr(), 1, a.step), b, c, accumulate) }
+        assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
+        // SAFETY: A and B hold what the function for packed panels reads, as asserted.
+        unsafe { self.run(self.tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.step), b.into(), c) }
     }
 
     /// [`Self::tile`] for an A of (rows, depth) elements with any strides, not packed.
@@ -151,47 +221,70 @@ impl<T: Element> MicroKernel<T> {
     /// # Panics
     /// When the tile is empty or larger than `mr` x `nr`, A does not have its rows, or the panel of B is too short.
     pub fn strided_tile(&self, alpha: T, a: MatRef<'_, T>, b: Panel<'_, T>, c: MatMut<'_, T>, accumulate: bool) {
+        let depth = a.cols();
         assert!(a.rows() == c.rows(), "A has {} rows, the tile {}", a.rows(), c.rows());
+        assert!(holds(b, depth, c.cols()), "the panel of B is too short for {} columns and depth {depth}", c.cols());
         let tiles = if a.row_stride() == 1 { self.tiles } else { self.strided_tiles };
         let source = (a.data().as_ptr(), a.row_stride(), a.col_stride());
-        // SAFETY: a view holds its elements, and the functions for packed panels are used with adjacent rows only.
-        unsafe { self.tile_of(tiles, a.cols(), alpha, source, b, c, accumulate) }
+        // SAFETY: a view holds its elements, the functions for packed panels are used with adjacent rows only, and B holds
+        // what the function reads, as asserted.
+        unsafe { self.run(tiles, (depth, alpha, accumulate), source, b.into(), c) }
+    }
+
+    /// [`Self::tile`] for a B whose steps are anywhere.
+    ///
+    /// # Panics
+    /// When the tile is empty or larger than `mr` x `nr`, the panel of A is too short, the table does not have `depth`
+    /// steps from the first one on, or one of the table's places is too near to the end of the elements of B.
+    pub fn indexed_tile(
+        &self,
+        depth: usize,
+        alpha: T,
+        a: Panel<'_, T>,
+        b: Steps<'_, T>,
+        c: MatMut<'_, T>,
+        accumulate: bool,
+    ) {
+        assert!(holds(a, depth, c.rows()), "the panel of A is too short for {} rows and depth {depth}", c.rows());
+        let (steps, reach) = (&b.table.places[b.first..], b.table.reach);
+        assert!(depth <= steps.len(), "{depth} steps, and a table of {}", steps.len());
+        assert!(reach + c.cols() <= b.data.len(), "place {reach} of {} elements of B", b.data.len());
+        let places = Places { data: b.data.as_ptr(), step: 0, offsets: steps.as_ptr() };
+        // SAFETY: A holds what the function reads, the table has a place for each step, and B the columns from there on.
+        unsafe { self.run(self.indexed_tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.step), places, c) }
     }
 
     /// # Safety
     /// A, given as the first element and the distances between rows and between steps, must have `depth` steps of the
-    /// rows of C, adjacent ones if `tiles` are those for packed panels.
+    /// rows of C, adjacent ones unless `tiles` are those for strided rows; B must have `depth` steps of the columns of C.
     #[inline]
-    unsafe fn tile_of(
+    unsafe fn run(
         &self,
         tiles: &[TileFn<T>],
-        depth: usize,
-        alpha: T,
+        (depth, alpha, accumulate): (usize, T, bool),
         (a, a_row, a_step): (*const T, usize, usize),
-        b: Panel<'_, T>,
+        b: Places<T>,
         mut c: MatMut<'_, T>,
-        accumulate: bool,
     ) {
         let (rows, cols) = (c.rows(), c.cols());
         assert!((1..=self.mr).contains(&rows) && (1..=self.nr).contains(&cols), "a tile of {rows} x {cols} elements");
-        assert!(holds(b, depth, cols), "the panel of B is too short for {cols} columns and depth {depth}");
         let vectors = cols.div_ceil(self.lanes);
         let args = TileArgs {
             depth,
             a,
             a_row,
             a_step,
-            b: b.data.as_ptr(),
+            b: b.data,
             b_step: b.step,
+            b_offsets: b.offsets,
             c: c.as_mut_ptr(),
             c_stride: c.row_stride(),
             alpha,
             accumulate,
             tail: cols - (vectors - 1) * self.lanes,
         };
-        // SAFETY: A is as the caller says, the panel of B holds what the function reads, as asserted; `c` stands for
-        // exclusive references to the tile; a microkernel is reachable only if the processor has its instructions
-        // (`microkernel_for`).
+        // SAFETY: A and B are as the caller says; `c` stands for exclusive references to the tile; a microkernel is
+        // reachable only if the processor has its instructions (`microkernel_for`).
         unsafe { tiles[(vectors - 1) * self.mr + rows - 1](&args) }
     }
 

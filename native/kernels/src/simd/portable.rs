@@ -6,10 +6,14 @@ use super::microkernel::{DOT, DotArgs, Element, MicroKernel, TileArgs, TileFn};
 const MR: usize = 4;
 const VECTOR: usize = 4;
 
-pub(super) static F32: MicroKernel<f32> = kernel(&TILES_F32, &STRIDED_F32);
-pub(super) static F64: MicroKernel<f64> = kernel(&TILES_F64, &STRIDED_F64);
+pub(super) static F32: MicroKernel<f32> = kernel(&TILES_F32, &STRIDED_F32, &INDEXED_F32);
+pub(super) static F64: MicroKernel<f64> = kernel(&TILES_F64, &STRIDED_F64, &INDEXED_F64);
 
-const fn kernel<T: Element>(tiles: &'static [TileFn<T>], strided_tiles: &'static [TileFn<T>]) -> MicroKernel<T> {
+const fn kernel<T: Element>(
+    tiles: &'static [TileFn<T>],
+    strided_tiles: &'static [TileFn<T>],
+    indexed_tiles: &'static [TileFn<T>],
+) -> MicroKernel<T> {
     MicroKernel {
         isa: Isa::Portable,
         mr: MR,
@@ -17,6 +21,7 @@ const fn kernel<T: Element>(tiles: &'static [TileFn<T>], strided_tiles: &'static
         lanes: VECTOR,
         tiles,
         strided_tiles,
+        indexed_tiles,
         dots: [dots::<T, 1>, dots::<T, 2>, dots::<T, 3>, dots::<T, 4>],
         transpose,
         copy,
@@ -24,23 +29,25 @@ const fn kernel<T: Element>(tiles: &'static [TileFn<T>], strided_tiles: &'static
 }
 
 macro_rules! tiles {
-    ($t:ty, $packed:literal) => {
+    ($t:ty, $packed:literal, $indexed:literal) => {
         [
-            tile::<$t, 1, 4, $packed>,
-            tile::<$t, 2, 4, $packed>,
-            tile::<$t, 3, 4, $packed>,
-            tile::<$t, 4, 4, $packed>,
-            tile::<$t, 1, 8, $packed>,
-            tile::<$t, 2, 8, $packed>,
-            tile::<$t, 3, 8, $packed>,
-            tile::<$t, 4, 8, $packed>,
+            tile::<$t, 1, 4, $packed, $indexed>,
+            tile::<$t, 2, 4, $packed, $indexed>,
+            tile::<$t, 3, 4, $packed, $indexed>,
+            tile::<$t, 4, 4, $packed, $indexed>,
+            tile::<$t, 1, 8, $packed, $indexed>,
+            tile::<$t, 2, 8, $packed, $indexed>,
+            tile::<$t, 3, 8, $packed, $indexed>,
+            tile::<$t, 4, 8, $packed, $indexed>,
         ]
     };
 }
-static TILES_F32: [TileFn<f32>; 8] = tiles!(f32, true);
-static TILES_F64: [TileFn<f64>; 8] = tiles!(f64, true);
-static STRIDED_F32: [TileFn<f32>; 8] = tiles!(f32, false);
-static STRIDED_F64: [TileFn<f64>; 8] = tiles!(f64, false);
+static TILES_F32: [TileFn<f32>; 8] = tiles!(f32, true, false);
+static TILES_F64: [TileFn<f64>; 8] = tiles!(f64, true, false);
+static STRIDED_F32: [TileFn<f32>; 8] = tiles!(f32, false, false);
+static STRIDED_F64: [TileFn<f64>; 8] = tiles!(f64, false, false);
+static INDEXED_F32: [TileFn<f32>; 8] = tiles!(f32, true, true);
+static INDEXED_F64: [TileFn<f64>; 8] = tiles!(f64, true, true);
 
 /// x * y + z, fused where the target has such an instruction.
 #[inline(always)]
@@ -48,14 +55,20 @@ fn mul_add<T: Element>(x: T, y: T, z: T) -> T {
     if cfg!(any(target_arch = "aarch64", target_feature = "fma")) { x.mul_add(y, z) } else { x * y + z }
 }
 
-/// A tile of M rows and N columns or up to three columns fewer; PACKED if rows of A are adjacent. See `TileFn`.
-unsafe fn tile<T: Element, const M: usize, const N: usize, const PACKED: bool>(args: &TileArgs<T>) {
+/// A tile of M rows and N columns or up to three columns fewer; PACKED if rows of A are adjacent, INDEXED if a table
+/// has the places of the steps of B. See `TileFn`.
+unsafe fn tile<T: Element, const M: usize, const N: usize, const PACKED: bool, const INDEXED: bool>(
+    args: &TileArgs<T>,
+) {
     let cols = N - VECTOR + args.tail;
     let a_row = if PACKED { 1 } else { args.a_row };
     let mut sums = [[T::zero(); N]; M];
     for p in 0..args.depth {
-        // SAFETY: step `p` of the panel has `cols` elements.
-        let b = unsafe { std::slice::from_raw_parts(args.b.add(p * args.b_step), cols) };
+        // SAFETY: the table has `depth` places, and step `p` of the panel has `cols` elements.
+        let b = unsafe {
+            let place = if INDEXED { *args.b_offsets.add(p) as usize } else { p * args.b_step };
+            std::slice::from_raw_parts(args.b.add(place), cols)
+        };
         let b: [T; N] = match b.try_into() {
             Ok(full) => full,
             Err(_) => std::array::from_fn(|j| b.get(j).copied().unwrap_or(T::zero())),

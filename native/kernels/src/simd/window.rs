@@ -6,7 +6,7 @@
 //! used for all channels, and for all images of a batch.
 
 use super::Isa;
-use super::microkernel::Element;
+use super::microkernel::{Element, Steps};
 use std::ops::Range;
 
 /// Neighbouring lanes whose elements lie at equal distances in the plane.
@@ -99,8 +99,42 @@ impl WindowPlan {
     }
 }
 
+/// Neighbouring lanes of a panel, and the places of their elements: the same for all steps, up to the place of the step.
+#[derive(Debug, Default)]
+pub struct Runs {
+    width: usize,
+    runs: Vec<Run>,
+    /// One more than the largest place.
+    reach: usize,
+}
+
+impl Runs {
+    /// Starts anew, for panels of `width` lanes.
+    pub fn reset(&mut self, width: usize) {
+        (self.width, self.reach) = (width, 0);
+        self.runs.clear();
+    }
+
+    /// Adds `len` lanes from `lane` on, whose elements are adjacent from `place` on.
+    ///
+    /// # Panics
+    /// When they leave the panel.
+    pub fn push(&mut self, lane: usize, len: usize, place: usize) {
+        assert!(lane + len <= self.width, "lanes {lane}..{} of a panel of {}", lane + len, self.width);
+        self.reach = self.reach.max(place + len);
+        self.runs.push(Run { lane, len, source: place });
+    }
+}
+
 /// An element type whose panels can be packed.
 pub trait WindowElement: Element {
+    /// Writes the steps `first..` of the table to `out`, a panel of `runs` each: an element is that of `data` at the place of
+    /// its step plus the place of its lane, or zero where a lane is in no run.
+    ///
+    /// # Panics
+    /// When the table does not have as many steps as there is room for, or an element is outside of `data`.
+    fn pack_runs(runs: &Runs, steps: Steps<'_, Self>, out: &mut [Self]);
+
     /// Writes `rows` of a panel to `out`, `plan.width` elements each. Row `r` is tap `r % taps` of channel `r / taps`;
     /// the plane of channel c starts at `image[c * plane]`.
     ///
@@ -120,6 +154,16 @@ fn check<T>(plan: &WindowPlan, image: &[T], rows: &Range<usize>, out: &[T]) -> b
 }
 
 impl WindowElement for f32 {
+    fn pack_runs(runs: &Runs, steps: Steps<'_, f32>, out: &mut [f32]) {
+        let places = check_runs(runs, &steps, out);
+        #[cfg(target_arch = "x86_64")]
+        if runs.width.is_multiple_of(LANES) && Isa::current() == Isa::Avx512 {
+            // SAFETY: the processor has AVX-512F; `out` has a panel for each place and `data` all of their elements, as checked.
+            return unsafe { runs_avx512(runs, places, steps.data.as_ptr(), out) };
+        }
+        runs_portable(runs, places, steps.data, out);
+    }
+
     fn pack(plan: &WindowPlan, image: &[f32], rows: Range<usize>, out: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if check(plan, image, &rows, out)
@@ -142,6 +186,10 @@ impl WindowElement for f32 {
 }
 
 impl WindowElement for f64 {
+    fn pack_runs(runs: &Runs, steps: Steps<'_, f64>, out: &mut [f64]) {
+        runs_portable(runs, check_runs(runs, &steps, out), steps.data, out);
+    }
+
     fn pack(plan: &WindowPlan, image: &[f64], rows: Range<usize>, out: &mut [f64]) {
         pack_portable(plan, image, rows, out);
     }
@@ -210,6 +258,95 @@ unsafe fn pack_avx512<const STRIDE: usize>(plan: &WindowPlan, image: &[f32], row
         tap += 1;
         if tap == taps {
             (channel, tap) = (channel + 1, 0);
+        }
+    }
+}
+
+/// The places of the steps that `out` has room for.
+fn check_runs<'a, T>(runs: &Runs, steps: &Steps<'a, T>, out: &[T]) -> &'a [u32] {
+    let count = out.len() / runs.width.max(1);
+    let (places, reach) = (steps.table.places(), steps.table.reach() + runs.reach);
+    assert!(reach <= steps.data.len(), "an element at {reach} of {}", steps.data.len());
+    &places[steps.first..steps.first + count]
+}
+
+crate::simd::per_isa! {
+    fn runs_portable<T: Element>(runs: &Runs, places: &[u32], data: &[T], out: &mut [T]) {
+        out.fill(T::zero());
+        for run in &runs.runs {
+            for (step, place) in out.chunks_exact_mut(runs.width).zip(places) {
+                let from = &data[run.source + *place as usize..][..run.len];
+                for (to, from) in step[run.lane..run.lane + run.len].iter_mut().zip(from) {
+                    *to = *from;
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `out` must have a panel for each place, and there must be elements at `data` for all lanes of the runs and all places.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+unsafe fn runs_avx512(runs: &Runs, places: &[u32], data: *const f32, out: &mut [f32]) {
+    use std::arch::x86_64::*;
+    /// A vector of each step from up to PARTS runs; more of them are added to what is there.
+    ///
+    /// # Safety
+    /// As above; `out` is that of the vector.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn vector<const PARTS: usize>(
+        parts: &[(*const f32, u16)],
+        places: &[u32],
+        out: *mut f32,
+        width: usize,
+        add: bool,
+    ) {
+        let parts: [(*const f32, u16); PARTS] = std::array::from_fn(|i| parts[i]);
+        for (step, place) in places.iter().enumerate() {
+            // SAFETY: the masks select elements of the runs, and lanes of this panel.
+            unsafe {
+                let to = out.add(step * width);
+                let mut lanes = if add { _mm512_loadu_ps(to) } else { _mm512_setzero_ps() };
+                for (from, mask) in parts {
+                    lanes = _mm512_mask_loadu_ps(lanes, mask, from.wrapping_add(*place as usize));
+                }
+                _mm512_storeu_ps(to, lanes);
+            }
+        }
+    }
+
+    for first in (0..runs.width).step_by(LANES) {
+        let mut parts = [(data, 0u16); LANES];
+        let mut count = 0;
+        for run in &runs.runs {
+            let (start, end) = (run.lane.max(first), (run.lane + run.len).min(first + LANES));
+            if start < end {
+                let mask = (u16::MAX >> (LANES - (end - start))) << (start - first);
+                parts[count] = (data.wrapping_add(run.source + first).wrapping_sub(run.lane), mask);
+                count += 1;
+            }
+        }
+        let out = out.as_mut_ptr().wrapping_add(first);
+        let width = runs.width;
+        // SAFETY: as the caller says.
+        unsafe {
+            match count {
+                0 | 1 => vector::<1>(&parts, places, out, width, false),
+                2 => vector::<2>(&parts, places, out, width, false),
+                3 => vector::<3>(&parts, places, out, width, false),
+                4 => vector::<4>(&parts, places, out, width, false),
+                _ => {
+                    vector::<4>(&parts, places, out, width, false);
+                    for parts in parts[4..count].chunks(4) {
+                        match parts.len() {
+                            4 => vector::<4>(parts, places, out, width, true),
+                            _ => parts.chunks(1).for_each(|part| vector::<1>(part, places, out, width, true)),
+                        }
+                    }
+                }
+            }
         }
     }
 }
