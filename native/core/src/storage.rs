@@ -20,6 +20,10 @@ use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
 use crate::shape::Shape;
 
+mod chain;
+
+pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
+
 /// Alignment of every block: a cache line, and the widest vector register.
 pub const ALIGN: usize = 64;
 
@@ -291,6 +295,12 @@ struct Slot {
     shared_with: Option<usize>,
 }
 
+impl Slot {
+    fn view(&self) -> View<'_> {
+        View { ptr: self.ptr, shape: self.array.shape(), len: self.array.len(), dtype: self.array.dtype() }
+    }
+}
+
 /// The operands of one kernel call, checked once: in bounds, locked by a region, and overlapping only where an input and an
 /// output are exactly the same memory.
 #[derive(Clone)]
@@ -352,9 +362,9 @@ impl Call {
             return Err(Error::Internal("a call runs under the locks of another region".into()));
         }
         let ins: SmallVec<[In<'_>; 6]> =
-            self.ins.iter().map(|s| In { ptr: s.ptr, array: &s.array, shared_with: s.shared_with }).collect();
+            self.ins.iter().map(|s| In { view: s.view(), array: Some(&s.array), shared_with: s.shared_with }).collect();
         let mut outs: SmallVec<[Out<'_>; 4]> =
-            self.outs.iter().map(|s| Out { ptr: s.ptr, array: &s.array, req: s.req, life: PhantomData }).collect();
+            self.outs.iter().map(|s| Out { view: s.view(), req: s.req, life: PhantomData }).collect();
         kernel(&ins, &mut outs)
     }
 
@@ -377,17 +387,26 @@ fn start(array: &NDArray) -> NonNull<u8> {
     unsafe { array.chunk().ptr.add(range.start) }
 }
 
+/// Where the elements of an operand lie, and what they are.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    ptr: NonNull<u8>,
+    shape: &'a Shape,
+    len: usize,
+    dtype: DType,
+}
+
 /// An input operand of a kernel.
 pub struct In<'a> {
-    ptr: NonNull<u8>,
-    array: &'a NDArray,
+    view: View<'a>,
+    /// The array; `None` for a block of one inside a chain.
+    array: Option<&'a NDArray>,
     shared_with: Option<usize>,
 }
 
 /// An output operand of a kernel. Mutable inputs (auxiliary states, optimizer states) follow the outputs as `Out`s too.
 pub struct Out<'a> {
-    ptr: NonNull<u8>,
-    array: &'a NDArray,
+    view: View<'a>,
     req: Req,
     life: PhantomData<&'a mut u8>,
 }
@@ -411,17 +430,17 @@ fn check_dtype<T: Element>(given: DType) -> Result<()> {
 impl<'a> In<'a> {
     /// Element type.
     pub fn dtype(&self) -> DType {
-        self.array.dtype()
+        self.view.dtype
     }
 
     /// Shape, whole.
     pub fn shape(&self) -> &'a Shape {
-        self.array.shape()
+        self.view.shape
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.array.len()
+        self.view.len
     }
 
     /// Whether there are no elements.
@@ -436,7 +455,8 @@ impl<'a> In<'a> {
 
     /// Key under which something derived from the content may be cached: chunk, version, offset.
     pub fn version(&self) -> Option<(u64, u64, usize)> {
-        self.array.chunk().version().map(|(id, v)| (id, v, self.array.byte_range().start))
+        let array = self.array?;
+        array.chunk().version().map(|(id, v)| (id, v, array.byte_range().start))
     }
 
     /// The elements.
@@ -450,7 +470,7 @@ impl<'a> In<'a> {
         }
         // SAFETY: locked, in bounds, aligned to 64 plus a multiple of the element size, initialised, of this type; no output
         // covers it, so no mutable slice does.
-        Ok(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr().cast(), self.len()) })
+        Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr().cast(), self.len()) })
     }
 
     /// The raw bytes; see [`In::slice`].
@@ -459,24 +479,24 @@ impl<'a> In<'a> {
             return Err(Error::Internal("a kernel that is not made for it was called in place".into()));
         }
         // SAFETY: as in `slice`; every byte is initialised.
-        Ok(unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len() * self.dtype().size()) })
+        Ok(unsafe { std::slice::from_raw_parts(self.view.ptr.as_ptr(), self.len() * self.dtype().size()) })
     }
 }
 
 impl Out<'_> {
     /// Element type.
     pub fn dtype(&self) -> DType {
-        self.array.dtype()
+        self.view.dtype
     }
 
     /// Shape, whole.
     pub fn shape(&self) -> &Shape {
-        self.array.shape()
+        self.view.shape
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.array.len()
+        self.view.len
     }
 
     /// Whether there are no elements.
@@ -503,14 +523,14 @@ impl Out<'_> {
         self.check_wanted()?;
         // SAFETY: locked for writing, in bounds, aligned, initialised, of this type; `Call::new` made sure that no other output
         // covers it, and an input that does gives no slice.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast(), self.array.len()) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr().cast(), self.view.len) })
     }
 
     /// The raw bytes; see [`Out::slice_mut`]. Elements of type bool must stay 0 or 1.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         self.check_wanted()?;
         // SAFETY: as in `slice_mut`.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.array.len() * self.array.dtype().size()) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr(), self.view.len * self.view.dtype.size()) })
     }
 
     /// The elements as those of another type of the same size, for kernels that only move them; see [`Out::slice_mut`].
@@ -523,7 +543,7 @@ impl Out<'_> {
         }
         self.check_wanted()?;
         // SAFETY: as in `slice_mut`; a type of the same size has the same alignment and takes every bit pattern.
-        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr().cast(), self.array.len()) })
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.view.ptr.as_ptr().cast(), self.view.len) })
     }
 
     fn check_wanted(&self) -> Result<()> {
@@ -543,7 +563,7 @@ pub fn in_out<'s, T: Element, U: Element>(
         return Ok((Some(input.slice::<T>()?), output.slice_mut::<U>()?));
     }
     check_dtype::<T>(input.dtype())?;
-    if T::DTYPE != U::DTYPE || input.ptr != output.ptr {
+    if T::DTYPE != U::DTYPE || input.view.ptr != output.view.ptr {
         return Err(Error::Internal("an input shares memory with an output of another type or place".into()));
     }
     Ok((None, output.slice_mut::<U>()?))
