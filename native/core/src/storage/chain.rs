@@ -115,6 +115,16 @@ impl Chain {
         Ok(Chain { region: region.id, arrays, len, block, shapes, scratch_bytes, calls })
     }
 
+    /// Elements of every array.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Bytes of working memory that each thread needs, aligned to 64.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch_bytes

@@ -1,7 +1,6 @@
-//! Binding: from a symbol and arrays to a plan.
+//! Binding: from a symbol and arrays to an executor.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashMap;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -9,15 +8,15 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Forward, KernelFn};
-use ferromx_core::params::{Attrs, Params};
+use ferromx_core::op::Forward;
+use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{Call, Chunk, Region, Req};
+use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
 use super::Executor;
-use super::place::{self, Placement};
-use super::plan::{Plan, Step, copy_kernel, zero_kernel};
+use super::compile::{Blueprint, Target, no_plan};
+use super::plans::Plans;
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{self, gradient};
 use crate::passes::infer::{self, Entries};
@@ -35,13 +34,6 @@ pub struct Bound {
     pub aux: Vec<NDArray>,
 }
 
-/// A gradient to compute: for which argument, the entry, the array, and whether to add.
-struct Target {
-    entry: Option<Entry>,
-    array: NDArray,
-    req: Req,
-}
-
 impl Executor {
     /// Binds a symbol.
     ///
@@ -56,32 +48,10 @@ impl Executor {
             external.insert(*e, array.clone());
         }
         let forward_nodes = graph.nodes.len();
-        let wanted: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
-        let mut heads: Vec<Option<Entry>> = vec![None; ys.len()];
-        let mut targets: Vec<Target> = Vec::new();
-        if !wanted.is_empty() {
-            let mut head_grads = Vec::new();
-            for (i, y) in ys.iter().enumerate() {
-                let head = graph.variable(&format!("head_grad{i}"), Attrs::new());
-                heads[i] = Some(head).filter(|_| !graph.node(*y).op().is_some_and(gradient::is_loss));
-                head_grads.push(head);
-            }
-            let xs: Vec<Entry> = wanted.iter().map(|i| variables.args[*i]).collect();
-            let request = gradient::Request { ys: &ys, head_grads: &head_grads, xs: &xs, again: false };
-            let entries = gradient(&mut graph, &request)?;
-            for (i, entry) in wanted.iter().zip(entries) {
-                let array = bound.grads[*i].clone().ok_or_else(|| {
-                    Error::Value(format!(
-                        "argument {} has a gradient request but no gradient array",
-                        symbol.list_arguments()[*i]
-                    ))
-                })?;
-                targets.push(Target { entry, array, req: bound.reqs[*i] });
-            }
-            // Heads that no gradient reads need no array and no argument of `backward`.
-            let used = graph.needed_for(targets.iter().filter_map(|t| t.entry));
-            for (head, e) in heads.iter_mut().zip(&head_grads) {
-                *head = head.filter(|_| used[e.node as usize]);
+        let (heads, mut targets) = add_gradients(symbol, &mut graph, &ys, &variables.args, &bound)?;
+        for target in &mut targets {
+            if let Some(old) = add_to_old(&mut graph, target)? {
+                external.insert(old, target.array.clone());
             }
         }
         refuse_dynamic(&graph)?;
@@ -94,9 +64,14 @@ impl Executor {
                 head_arrays[i] = Some(array);
             }
         }
-        let compiler = Compiler { graph: &graph, forward_nodes, ys: &ys, context, shapes: &shapes, dtypes: &dtypes };
-        let shared_arena = shared.map(|e| e.plan.lock().arena.clone());
-        let (plan, outputs) = compiler.compile(external, &targets, shared_arena)?;
+        for y in &ys {
+            if !external.contains_key(y) {
+                external.insert(*y, NDArray::empty(&shapes[*y], dtypes[*y].unwrap_or(DType::F32), context)?);
+            }
+        }
+        let outputs = ys.iter().map(|y| external[y].clone()).collect();
+        let blueprint = Blueprint { graph, forward_nodes, ys, context, shapes, dtypes, external, targets };
+        let arena = shared.and_then(|e| e.plans.lock().arena());
         Ok(Executor {
             symbol: symbol.clone(),
             context,
@@ -106,10 +81,72 @@ impl Executor {
             aux: bound.aux,
             outputs,
             head_grads: head_arrays,
-            plan: Mutex::new(plan),
+            plans: Mutex::new(Plans::new(blueprint, arena)?),
             monitor: Mutex::new(None),
         })
     }
+}
+
+/// Extends the graph by the gradients that are requested. Returns the variables through which gradients of the outputs come in,
+/// where any is read, and what to compute.
+fn add_gradients(
+    symbol: &Symbol,
+    graph: &mut Graph,
+    ys: &[Entry],
+    args: &[Entry],
+    bound: &Bound,
+) -> Result<(Vec<Option<Entry>>, Vec<Target>)> {
+    let wanted: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
+    let mut heads: Vec<Option<Entry>> = vec![None; ys.len()];
+    let mut targets: Vec<Target> = Vec::new();
+    if wanted.is_empty() {
+        return Ok((heads, targets));
+    }
+    let mut head_grads = Vec::new();
+    for (i, y) in ys.iter().enumerate() {
+        let head = graph.variable(&format!("head_grad{i}"), Attrs::new());
+        heads[i] = Some(head).filter(|_| !graph.node(*y).op().is_some_and(gradient::is_loss));
+        head_grads.push(head);
+    }
+    let xs: Vec<Entry> = wanted.iter().map(|i| args[*i]).collect();
+    let request = gradient::Request { ys, head_grads: &head_grads, xs: &xs, again: false };
+    let entries = gradient(graph, &request)?;
+    for (i, entry) in wanted.iter().zip(entries) {
+        let array = bound.grads[*i].clone().ok_or_else(|| {
+            Error::Value(format!(
+                "argument {} has a gradient request but no gradient array",
+                symbol.list_arguments()[*i]
+            ))
+        })?;
+        targets.push(Target { entry, array, req: bound.reqs[*i], old: None });
+    }
+    // Heads that no gradient reads need no array and no argument of `backward`.
+    let used = graph.needed_for(targets.iter().filter_map(|t| t.entry));
+    for (head, e) in heads.iter_mut().zip(&head_grads) {
+        *head = head.filter(|_| used[e.node as usize]);
+    }
+    Ok((heads, targets))
+}
+
+/// Where a gradient is to be added to an array and its kernel only writes, the addition becomes an operator, which can be part of a
+/// chain. Returns the variable that stands for the array's old content.
+fn add_to_old(graph: &mut Graph, target: &mut Target) -> Result<Option<Entry>> {
+    let Some(gradient) = target.entry.filter(|_| target.req == Req::Add) else { return Ok(None) };
+    let adds = match &graph.node(gradient).action {
+        Action::Variable => false,
+        Action::Forward(op) => op.def.accumulates,
+        Action::Backward { backward, .. } => backward.accumulates,
+    };
+    if adds {
+        return Ok(None);
+    }
+    let name = format!("{}_add", graph.node(gradient).name);
+    let old = graph.variable(&format!("{name}_old"), Attrs::new());
+    let add = Action::Forward(op_call("_grad_add", &Attrs::new())?);
+    target.entry = Some(graph.push(&name, add, vec![old, gradient], Attrs::new()));
+    target.req = Req::Write;
+    target.old = Some(old);
+    Ok(target.old)
 }
 
 /// Operators whose output shapes depend on the content of their inputs have no place in a plan.
@@ -122,11 +159,6 @@ fn refuse_dynamic(graph: &Graph) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn no_plan(op: &'static str, node: &str) -> Error {
-    let why = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
-    Error::Unsupported(why.into()).in_operator(op, node)
 }
 
 fn check(symbol: &Symbol, bound: &Bound) -> Result<()> {
@@ -226,239 +258,6 @@ fn infer_all(
         );
     }
     Ok((shapes, dtypes))
-}
-
-struct Compiler<'a> {
-    graph: &'a Graph,
-    forward_nodes: usize,
-    ys: &'a [Entry],
-    context: Context,
-    shapes: &'a Entries<Shape>,
-    dtypes: &'a Entries<Option<DType>>,
-}
-
-/// A step before its operands are checked.
-struct Draft {
-    op: &'static str,
-    node: usize,
-    kernel: KernelFn,
-    params: Params,
-    ins: Vec<NDArray>,
-    outs: Vec<(NDArray, Req)>,
-}
-
-impl Compiler<'_> {
-    fn compile(
-        &self,
-        external: HashMap<Entry, NDArray>,
-        targets: &[Target],
-        arena: Option<Arc<Chunk>>,
-    ) -> Result<(Plan, Vec<NDArray>)> {
-        let needed = self.graph.needed_for(self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry)));
-        let outputs: HashSet<Entry> = self.ys.iter().copied().filter(|y| !external.contains_key(y)).collect();
-        let kept: HashSet<Entry> = self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry)).collect();
-        let (direct, requests) = self.direct_targets(targets, &external, &needed);
-        let mut outside = external;
-        outside.extend(direct);
-        let placement = place::place(&place::Request {
-            graph: self.graph,
-            needed: &needed,
-            shapes: self.shapes,
-            dtypes: self.dtypes,
-            external: &outside,
-            outputs: &outputs,
-            kept: &kept,
-            context: self.context,
-            arena,
-        })?;
-        let mut drafts = Vec::new();
-        let mut forward_steps = 0;
-        for i in (0..self.graph.nodes.len()).filter(|i| needed[*i] && !placement.elided[*i]) {
-            if let Some(draft) = self.draft(i, &placement, &requests)? {
-                drafts.push(draft);
-            }
-            if i < self.forward_nodes {
-                forward_steps = drafts.len();
-            }
-        }
-        self.finish_targets(targets, &outside, &placement, &requests, &mut drafts)?;
-        let missing = |e: &Entry| Error::Internal(format!("output {} has no place", self.graph.node(*e).name));
-        let output_arrays =
-            self.ys.iter().map(|y| placement.arrays[*y].clone().ok_or_else(|| missing(y))).collect::<Result<_>>()?;
-        Ok((self.seal(drafts, forward_steps, placement)?, output_arrays))
-    }
-
-    /// Gradients that their kernel can write straight into their array. Those to be added need a kernel that adds, and must not be
-    /// read by others.
-    fn direct_targets(
-        &self,
-        targets: &[Target],
-        external: &HashMap<Entry, NDArray>,
-        needed: &[bool],
-    ) -> (HashMap<Entry, NDArray>, HashMap<Entry, Req>) {
-        let mut direct = HashMap::new();
-        let mut requests = HashMap::new();
-        for t in targets {
-            let Some(e) = t.entry else { continue };
-            let node = self.graph.node(e);
-            let shared_memory = |a: &NDArray| ferromx_core::storage::overlap(a, &t.array);
-            let fits = !external.contains_key(&e)
-                && !direct.contains_key(&e)
-                && !self.ys.contains(&e)
-                && (e.node as usize) >= self.forward_nodes
-                && self.shapes[e] == *t.array.shape()
-                && self.dtypes[e] == Some(t.array.dtype())
-                && !external.values().chain(direct.values()).any(shared_memory);
-            let adds = match &node.action {
-                Action::Variable => false,
-                Action::Forward(op) => op.def.accumulates,
-                Action::Backward { backward, .. } => backward.accumulates,
-            };
-            let readers =
-                self.graph.nodes.iter().enumerate().filter(|(i, n)| needed[*i] && n.inputs.contains(&e)).count();
-            let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
-            let possible = if t.req == Req::Add {
-                adds && readers == 0 && targets.iter().filter(|o| o.entry == t.entry).count() == 1
-            } else {
-                !view
-            };
-            if fits && possible {
-                direct.insert(e, t.array.clone());
-                requests.insert(e, t.req);
-            }
-        }
-        (direct, requests)
-    }
-
-    fn draft(&self, i: usize, placement: &Placement, requests: &HashMap<Entry, Req>) -> Result<Option<Draft>> {
-        let node = &self.graph.nodes[i];
-        let (op, kernel, mutates): (_, KernelFn, &[usize]) = match &node.action {
-            Action::Variable => return Ok(None),
-            Action::Forward(op) => match op.def.forward_on(self.context.device_type)? {
-                Forward::Kernel(k) => (op, k, op.def.mutates),
-                Forward::View => (op, copy_kernel as KernelFn, &[]),
-                Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
-            },
-            Action::Backward { op, backward, .. } => (op, backward.kernel, &[]),
-        };
-        let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
-        let place_of = |e: &Entry| {
-            placement.arrays[*e]
-                .clone()
-                .ok_or_else(|| Error::Internal(format!("an input of {} has no place", node.name)))
-        };
-        let read = if view { &node.inputs[..1] } else { &node.inputs[..] };
-        let ins: Vec<NDArray> = read.iter().map(place_of).collect::<Result<_>>()?;
-        let mut outs = Vec::new();
-        for k in 0..node.num_outputs {
-            let e = entry(i, k);
-            match &placement.arrays[e] {
-                Some(a) => outs.push((a.clone(), requests.get(&e).copied().unwrap_or(Req::Write))),
-                None => outs.push((self.nobody(e, &placement.arena)?, Req::Null)),
-            }
-        }
-        outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
-        Ok(Some(Draft { op: op.name, node: i, kernel, params: op.params.clone(), ins, outs }))
-    }
-
-    /// An array of the right shape and type for an output that nobody wants, without memory of its own where the arena is large
-    /// enough: it is never touched.
-    fn nobody(&self, e: Entry, arena: &Arc<Chunk>) -> Result<NDArray> {
-        let (shape, dtype) = (&self.shapes[e], self.dtypes[e].unwrap_or(DType::F32));
-        NDArray::view(arena.clone(), 0, shape.clone(), dtype).or_else(|_| NDArray::empty(shape, dtype, self.context))
-    }
-
-    /// Adds the copies and additions for gradients that no kernel could write straight into their array.
-    fn finish_targets(
-        &self,
-        targets: &[Target],
-        outside: &HashMap<Entry, NDArray>,
-        placement: &Placement,
-        requests: &HashMap<Entry, Req>,
-        drafts: &mut Vec<Draft>,
-    ) -> Result<()> {
-        let add = op_call("_grad_add", &Attrs::new())?;
-        let Forward::Kernel(add_kernel) = add.def.forward else {
-            return Err(Error::Internal("_grad_add has no kernel".into()));
-        };
-        for t in targets {
-            let draft = |op, kernel, ins: Vec<NDArray>, node: u32| Draft {
-                op,
-                node: node as usize,
-                kernel,
-                params: add.params.clone(),
-                ins,
-                outs: vec![(t.array.clone(), Req::Write)],
-            };
-            match t.entry {
-                Some(e)
-                    if requests.contains_key(&e)
-                        && outside[&e].byte_range() == t.array.byte_range()
-                        && Arc::ptr_eq(outside[&e].chunk(), t.array.chunk()) => {}
-                Some(e) => {
-                    let source = placement.arrays[e].clone().ok_or_else(|| {
-                        Error::Internal(format!("the gradient {} has no place", self.graph.node(e).name))
-                    })?;
-                    let source = source.reshape(t.array.shape())?;
-                    drafts.push(match t.req {
-                        Req::Add => draft("_grad_add", add_kernel, vec![t.array.clone(), source], e.node),
-                        _ => draft("_copy", copy_kernel, vec![source], e.node),
-                    });
-                }
-                None if t.req == Req::Add => {}
-                None => drafts.push(draft("_zeros", zero_kernel, vec![], 0)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks the operands of all steps and takes the chunks together under one region.
-    fn seal(&self, drafts: Vec<Draft>, forward_steps: usize, placement: Placement) -> Result<Plan> {
-        let reads = drafts.iter().flat_map(|d| &d.ins);
-        let writes = drafts.iter().flat_map(|d| d.outs.iter().filter(|(_, r)| *r != Req::Null).map(|(a, _)| a));
-        let region = Region::new(reads, writes);
-        let steps = drafts
-            .into_iter()
-            .map(|d| {
-                let node = &self.graph.nodes[d.node];
-                let call = Call::new(&region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
-                    .map_err(|e| e.in_operator(d.op, &node.name))?;
-                let name = |e: &Entry, array: &NDArray| match self.graph.node(*e).op() {
-                    None => (self.graph.node(*e).name.clone(), array.clone()),
-                    Some(_) => (self.output_name(*e), array.clone()),
-                };
-                let visible = (0..node.num_visible().min(node.num_outputs)).map(|k| entry(d.node, k));
-                Ok(Step {
-                    op: d.op,
-                    node: node.name.clone(),
-                    kernel: d.kernel,
-                    params: d.params,
-                    cache: node.cache.clone(),
-                    call,
-                    inputs: node.inputs.iter().zip(&d.ins).map(|(e, a)| name(e, a)).collect(),
-                    outputs: visible
-                        .zip(&d.outs)
-                        .filter(|(_, (_, r))| *r != Req::Null)
-                        .map(|(e, (a, _))| name(&e, a))
-                        .collect(),
-                })
-            })
-            .collect::<Result<_>>()?;
-        Ok(Plan { region, steps, forward_steps, arena: placement.arena, context: self.context })
-    }
-
-    fn output_name(&self, e: Entry) -> String {
-        let node = self.graph.node(e);
-        let names = match &node.action {
-            Action::Forward(op) => op.def.output_names(&op.params),
-            _ => Vec::new(),
-        };
-        format!(
-            "{}_{}",
-            node.name,
-            names.get(e.index as usize).cloned().unwrap_or_else(|| format!("output{}", e.index))
-        )
-    }
 }
 
 /// See [`Executor::reshape`].

@@ -1,8 +1,11 @@
 //! Executors: a graph bound to arrays, compiled once into a flat plan that runs without allocating.
 
 mod bind;
+mod chain;
+mod compile;
 mod place;
 mod plan;
+mod plans;
 mod simple_bind;
 
 use std::sync::Arc;
@@ -16,8 +19,8 @@ use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
 pub use bind::Bound;
-use plan::Plan;
 pub(crate) use plan::copy_kernel;
+use plans::Plans;
 pub use simple_bind::SimpleBind;
 
 use crate::symbol::Symbol;
@@ -35,7 +38,7 @@ pub struct Executor {
     aux: Vec<NDArray>,
     outputs: Vec<NDArray>,
     head_grads: Vec<Option<NDArray>>,
-    plan: Mutex<Plan>,
+    plans: Mutex<Plans>,
     monitor: Mutex<Option<(Monitor, bool)>>,
 }
 
@@ -46,7 +49,7 @@ impl Executor {
     /// Those of the operators, with operator and node name.
     pub fn forward(&self, is_train: bool) -> Result<()> {
         let monitor = self.monitor.lock().clone();
-        self.plan.lock().forward(is_train, monitor.as_ref())
+        self.plans.lock().forward(is_train, monitor.as_ref())
     }
 
     /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,
@@ -84,7 +87,7 @@ impl Executor {
             slot.copy_from(given)?;
         }
         let monitor = self.monitor.lock().clone();
-        self.plan.lock().backward(is_train, monitor.as_ref())
+        self.plans.lock().backward(is_train, monitor.as_ref())
     }
 
     /// The output arrays. They are overwritten by the next forward pass and stay valid when the executor is gone.
@@ -138,7 +141,6 @@ impl Executor {
 
     /// A listing of the plan: operators in order of execution and memory.
     pub fn debug_string(&self) -> String {
-        let plan = self.plan.lock();
-        format!("{}{}", self.symbol.debug_string(), plan.describe())
+        format!("{}{}", self.symbol.debug_string(), self.plans.lock().describe())
     }
 }

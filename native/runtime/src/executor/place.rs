@@ -12,7 +12,8 @@ use ferromx_core::op::Forward;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Chunk;
 
-use crate::graph::{Action, Graph, entry};
+use crate::graph::{Action, Graph, GraphNode, entry};
+use crate::passes::chains::Schedule;
 use crate::passes::infer::Entries;
 use crate::passes::plan_memory::{Block, assign_offsets};
 
@@ -20,16 +21,14 @@ use crate::passes::plan_memory::{Block, assign_offsets};
 pub struct Request<'a> {
     /// The graph.
     pub graph: &'a Graph,
-    /// Which nodes run.
-    pub needed: &'a [bool],
+    /// What runs when.
+    pub schedule: &'a Schedule,
     /// Shapes of all entries.
     pub shapes: &'a Entries<Shape>,
     /// Types of all entries.
     pub dtypes: &'a Entries<Option<DType>>,
     /// Entries that lie in arrays from outside: variables, and gradients that go straight to their arrays.
     pub external: &'a HashMap<Entry, NDArray>,
-    /// Entries that keep memory of their own for good.
-    pub outputs: &'a HashSet<Entry>,
     /// Entries that something outside the graph reads after the last step.
     pub kept: &'a HashSet<Entry>,
     /// Device of the arena.
@@ -40,7 +39,7 @@ pub struct Request<'a> {
 
 /// Where everything lies.
 pub struct Placement {
-    /// The array of each entry; `None` for entries that nobody uses.
+    /// The array of each entry; `None` for entries that nobody uses, or only the chain that makes them.
     pub arrays: Entries<Option<NDArray>>,
     /// Nodes that need not run, because their output is their input's memory.
     pub elided: Vec<bool>,
@@ -52,7 +51,6 @@ pub struct Placement {
 enum Home {
     Nowhere,
     External,
-    Output,
     Arena(usize),
 }
 
@@ -71,21 +69,16 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
         home[*e] = Home::External;
         arrays[*e] = Some(array.clone());
     }
-    for i in (0..r.graph.nodes.len()).filter(|i| r.needed[*i]) {
-        let node = &r.graph.nodes[i];
+    for (t, step) in r.schedule.steps.iter().enumerate() {
         let mut taken: Vec<usize> = Vec::new();
-        for k in 0..node.num_outputs {
-            let e = entry(i, k);
+        for (e, member) in made_by(r.graph, step) {
+            let node = r.graph.node(e);
             if home[e] != Home::Nowhere || matches!(node.action, Action::Variable) {
                 continue;
             }
-            if r.outputs.contains(&e) {
-                home[e] = Home::Output;
-                continue;
-            }
             let Some(last) = last_use[e] else { continue };
-            if is_view(node) && k == 0 && home[node.inputs[0]] != Home::Nowhere {
-                elided[i] = true;
+            if is_view(node) && e.index == 0 && home[node.inputs[0]] != Home::Nowhere {
+                elided[e.node as usize] = true;
                 home[e] = home[node.inputs[0]];
                 if let Home::Arena(b) = home[e] {
                     blocks[b].last = blocks[b].last.max(last);
@@ -93,14 +86,14 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
                 continue;
             }
             let bytes = r.shapes[e].checked_elements()? * r.dtypes[e].map_or(0, DType::size);
-            home[e] = match in_place(r, i, k, bytes, &home, &blocks, &taken) {
+            home[e] = match in_place(r, (t, member), e, bytes, &home, &blocks, &taken) {
                 Some(b) => {
                     blocks[b].last = last;
                     taken.push(b);
                     Home::Arena(b)
                 }
                 None => {
-                    blocks.push(Block { bytes, first: i, last });
+                    blocks.push(Block { bytes, first: t, last });
                     Home::Arena(blocks.len() - 1)
                 }
             };
@@ -111,19 +104,17 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
         Some(chunk) if chunk.bytes() >= total => chunk.clone(),
         _ => Chunk::new(total, r.context)?,
     };
-    for i in (0..r.graph.nodes.len()).filter(|i| r.needed[*i]) {
-        for k in 0..r.graph.nodes[i].num_outputs {
-            let e = entry(i, k);
+    for step in &r.schedule.steps {
+        for (e, _) in made_by(r.graph, step) {
             if arrays[e].is_some() {
                 continue;
             }
             let (shape, dtype) = (&r.shapes[e], r.dtypes[e].unwrap_or(DType::F32));
             arrays[e] = match home[e] {
-                _ if elided[i] && k == 0 => match &arrays[r.graph.nodes[i].inputs[0]] {
+                _ if elided[e.node as usize] && e.index == 0 => match &arrays[r.graph.node(e).inputs[0]] {
                     Some(viewed) => Some(viewed.reshape(shape)?),
                     None => None,
                 },
-                Home::Output => Some(NDArray::empty(shape, dtype, r.context)?),
                 Home::Arena(b) => Some(NDArray::view(arena.clone(), offsets[b], shape.clone(), dtype)?),
                 Home::Nowhere | Home::External => None,
             };
@@ -136,12 +127,21 @@ fn is_view(node: &crate::graph::GraphNode) -> bool {
     matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View))
 }
 
-/// The last step that uses each entry; `None` where nobody does.
+/// The entries that a step makes, each with the position of its node in the step.
+fn made_by<'a>(graph: &'a Graph, step: &'a [usize]) -> impl Iterator<Item = (Entry, usize)> + 'a {
+    step.iter()
+        .enumerate()
+        .flat_map(|(member, i)| (0..graph.nodes[*i].num_outputs).map(move |k| (entry(*i, k), member)))
+}
+
+/// The last step that uses each entry; `None` where nobody does but other members of the chain that makes it.
 fn last_uses(r: &Request<'_>) -> Entries<Option<usize>> {
     let mut last: Entries<Option<usize>> = Entries::new(r.graph, None);
-    for (i, node) in r.graph.nodes.iter().enumerate().filter(|(i, _)| r.needed[*i]) {
-        for e in &node.inputs {
-            last[*e] = Some(i);
+    for (t, step) in r.schedule.steps.iter().enumerate() {
+        for e in step.iter().flat_map(|i| &r.graph.nodes[*i].inputs) {
+            if !made_here(step, *e) {
+                last[*e] = Some(t);
+            }
         }
     }
     for e in r.kept {
@@ -150,27 +150,44 @@ fn last_uses(r: &Request<'_>) -> Entries<Option<usize>> {
     last
 }
 
-/// The block of an input that output `k` of node `i` may overwrite: of equal size, not used later, used once by this node.
+/// The block of an input that entry `e`, made by a member of step `t`, may overwrite: of equal size and type, used neither in a later
+/// step nor by a later member of this one, and by the member itself only where its kernel works in place.
 fn in_place(
     r: &Request<'_>,
-    i: usize,
-    k: usize,
+    (t, member): (usize, usize),
+    e: Entry,
     bytes: usize,
     home: &Entries<Home>,
     blocks: &[Block],
     taken: &[usize],
 ) -> Option<usize> {
-    let node = &r.graph.nodes[i];
-    let pairs = match &node.action {
-        Action::Variable => return None,
+    let step = &r.schedule.steps[t];
+    let nodes = || step.iter().map(|i| &r.graph.nodes[*i]);
+    let pairs = in_place_pairs(r.graph.node(e));
+    let free = |input: Entry| {
+        let Home::Arena(b) = home[input] else { return None };
+        let reads = |node: &GraphNode| node.inputs.iter().filter(|other| home[**other] == home[input]).count();
+        let fits = blocks[b].bytes == bytes && blocks[b].last == t && r.dtypes[input] == r.dtypes[e];
+        let later = nodes().skip(member + 1).any(|node| reads(node) > 0);
+        let itself = match reads(r.graph.node(e)) {
+            0 => true,
+            1 => pairs.iter().any(|(i, o)| *o == e.index as usize && r.graph.node(e).inputs.get(*i) == Some(&input)),
+            _ => false,
+        };
+        (fits && !later && itself && !taken.contains(&b) && !made_here(step, input)).then_some(b)
+    };
+    nodes().take(member + 1).flat_map(|node| &node.inputs).find_map(|input| free(*input))
+}
+
+fn made_here(step: &[usize], e: Entry) -> bool {
+    step.contains(&(e.node as usize))
+}
+
+/// Pairs (input, output) of a node that may be the same memory.
+pub fn in_place_pairs(node: &GraphNode) -> &'static [(usize, usize)] {
+    match &node.action {
+        Action::Variable => &[],
         Action::Forward(op) => op.def.inplace,
         Action::Backward { backward, .. } => backward.inplace,
-    };
-    pairs.iter().filter(|(_, output)| *output == k).find_map(|(input, _)| {
-        let e = *node.inputs.get(*input)?;
-        let Home::Arena(b) = home[e] else { return None };
-        let once = node.inputs.iter().filter(|other| home[**other] == home[e]).count() == 1;
-        let fits = blocks[b].bytes == bytes && blocks[b].last == i && r.dtypes[e] == r.dtypes[entry(i, k)];
-        (once && fits && !taken.contains(&b)).then_some(b)
-    })
+    }
 }

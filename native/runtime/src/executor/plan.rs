@@ -8,13 +8,15 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, KernelFn, OpCtx};
 use ferromx_core::params::Params;
-use ferromx_core::storage::{Call, In, Out, Region};
+use ferromx_core::storage::{Call, Chain, In, Out, Region, RegionGuard};
+use ferromx_kernels::par;
+use parking_lot::Mutex;
 
 use super::Monitor;
 use crate::random;
 
-/// One kernel call of the plan.
-pub struct Step {
+/// A kernel with what it is told at every call.
+pub struct Kernel {
     /// Operator name.
     pub op: &'static str,
     /// Node name.
@@ -25,12 +27,77 @@ pub struct Step {
     pub params: Params,
     /// What the node keeps between runs.
     pub cache: Arc<Cache>,
-    /// The operands.
-    pub call: Call,
+}
+
+impl Kernel {
+    fn run(&self, is_train: bool, context: Context, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+        let random = random::device(context);
+        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
+        (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
+    }
+}
+
+/// What a step does.
+pub enum Work {
+    /// Calls a kernel.
+    One(Kernel, Call),
+    /// Calls several, block by block.
+    Chain(Vec<Kernel>, Chain),
+}
+
+/// A step of the plan.
+pub struct Step {
+    /// What it does.
+    pub work: Work,
     /// Inputs by name, for monitors.
     pub inputs: Vec<(String, NDArray)>,
     /// Visible outputs by name, for monitors.
     pub outputs: Vec<(String, NDArray)>,
+}
+
+impl Step {
+    fn kernels(&self) -> &[Kernel] {
+        match &self.work {
+            Work::One(kernel, _) => std::slice::from_ref(kernel),
+            Work::Chain(kernels, _) => kernels,
+        }
+    }
+
+    fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool, context: Context) -> Result<()> {
+        match &self.work {
+            Work::One(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, context, ins, outs)),
+            Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train, context),
+        }
+    }
+}
+
+/// Elements that each member of a chain computes for it to be worth another thread.
+const WORTH_A_THREAD: usize = 1 << 15;
+
+fn run_chain(
+    kernels: &[Kernel],
+    chain: &Chain,
+    guard: &mut RegionGuard<'_>,
+    is_train: bool,
+    context: Context,
+) -> Result<()> {
+    let blocks = chain.blocks(guard)?;
+    let failure = Mutex::new(None);
+    let threads = (kernels.len() * chain.len()).div_ceil(WORTH_A_THREAD).min(blocks.count()).min(par::num_threads());
+    par::parallel_for(threads, |_| {
+        par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
+            while let Some(mut block) = blocks.take() {
+                for (i, kernel) in kernels.iter().enumerate() {
+                    let run = |ins: &[In<'_>], outs: &mut [Out<'_>]| kernel.run(is_train, context, ins, outs);
+                    if let Err(error) = block.call(i, scratch, run) {
+                        failure.lock().get_or_insert(error);
+                        return;
+                    }
+                }
+            }
+        });
+    });
+    failure.into_inner().map_or(Ok(()), Err)
 }
 
 /// All steps, with the locks they run under.
@@ -59,23 +126,15 @@ impl Plan {
     }
 
     fn run(&mut self, range: std::ops::Range<usize>, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let random = random::device(self.context);
         let context = self.context;
-        let ctx = |step: &Step, run: &mut dyn FnMut(&OpCtx<'_>) -> Result<()>| {
-            run(&OpCtx { op: step.op, params: &step.params, is_train, random, cache: Some(&step.cache), context })
-                .map_err(|e| e.in_operator(step.op, &step.node))
-        };
         let Some((monitor, inputs_too)) = monitor else {
             let mut guard = self.region.lock();
-            for step in &self.steps[range] {
-                ctx(step, &mut |ctx| step.call.with(&mut guard, |ins, outs| (step.kernel)(ctx, ins, outs)))?;
-            }
-            return Ok(());
+            return self.steps[range].iter().try_for_each(|step| step.run(&mut guard, is_train, context));
         };
         for step in &self.steps[range] {
             // The locks are released before the monitor runs, because it may touch the same arrays.
             let mut guard = self.region.lock();
-            ctx(step, &mut |ctx| step.call.with(&mut guard, |ins, outs| (step.kernel)(ctx, ins, outs)))?;
+            step.run(&mut guard, is_train, context)?;
             drop(guard);
             let inputs = if *inputs_too { step.inputs.as_slice() } else { &[] };
             for (name, array) in inputs.iter().chain(&step.outputs) {
@@ -95,7 +154,8 @@ impl Plan {
             self.steps.len() - self.forward_steps
         );
         for (i, step) in self.steps.iter().enumerate() {
-            let _ = writeln!(s, "{i:4} {} '{}'", step.op, step.node);
+            let calls: Vec<String> = step.kernels().iter().map(|k| format!("{} '{}'", k.op, k.node)).collect();
+            let _ = writeln!(s, "{i:4} {}", calls.join(", "));
         }
         let _ = writeln!(s, "Total {} MB allocated\nTotal 0 TempSpace resource requested", self.arena.bytes() >> 20);
         s

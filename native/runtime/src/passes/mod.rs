@@ -1,5 +1,6 @@
 //! Passes over graphs.
 
+pub mod chains;
 pub mod gradient;
 pub mod infer;
 pub mod plan_memory;

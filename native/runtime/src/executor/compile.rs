@@ -1,0 +1,333 @@
+//! Compiling: from a graph with arrays to a flat plan.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Entry;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Forward, KernelFn};
+use ferromx_core::params::{Attrs, Params};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{Call, Chunk, Region, Req, overlap};
+
+use super::chain::ChainDraft;
+use super::place::{self, Placement};
+use super::plan::{Kernel, Plan, Step, Work, copy_kernel, zero_kernel};
+use crate::graph::{Action, Graph, entry, op_call};
+use crate::passes::chains::{self, Schedule};
+use crate::passes::infer::Entries;
+
+/// What a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Outputs only, not in training.
+    Inference,
+    /// Outputs, and the gradients if any are requested.
+    Training,
+    /// The same, for training or not, with every operator run by itself so that a monitor sees it.
+    Monitoring,
+}
+
+/// A gradient to compute.
+pub struct Target {
+    /// The entry; `None` where the argument does not influence the outputs.
+    pub entry: Option<Entry>,
+    /// Where it goes.
+    pub array: NDArray,
+    /// Write or add.
+    pub req: Req,
+    /// The variable for the array's old content, where an operator adds to it.
+    pub old: Option<Entry>,
+}
+
+/// A graph, all shapes and types, and the arrays: what plans are made from.
+pub struct Blueprint {
+    /// The graph, gradients included.
+    pub graph: Graph,
+    /// Nodes from here on compute gradients.
+    pub forward_nodes: usize,
+    /// The outputs.
+    pub ys: Vec<Entry>,
+    /// The device.
+    pub context: Context,
+    /// Shapes of all entries.
+    pub shapes: Entries<Shape>,
+    /// Types of all entries.
+    pub dtypes: Entries<Option<DType>>,
+    /// Arrays of variables and outputs.
+    pub external: HashMap<Entry, NDArray>,
+    /// The gradients.
+    pub targets: Vec<Target>,
+}
+
+impl Blueprint {
+    /// Makes a plan. `arena` is memory for intermediate results, if it suffices.
+    ///
+    /// # Errors
+    /// Operators without a kernel for the device; no memory.
+    pub fn compile(&self, purpose: Purpose, arena: Option<Arc<Chunk>>) -> Result<Plan> {
+        let targets = if purpose == Purpose::Inference { &[] } else { self.targets.as_slice() };
+        let ends = || self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry));
+        let graph = &self.graph;
+        let needed = graph.needed_for(ends());
+        let schedule = if purpose == Purpose::Monitoring {
+            Schedule::unfused(&needed)
+        } else {
+            Schedule::fused(&chains::Request {
+                graph,
+                needed: &needed,
+                forward_nodes: self.forward_nodes,
+                shapes: &self.shapes,
+                dtypes: &self.dtypes,
+                changing: &self.changing(),
+            })
+        };
+        let compiler = Compiler { blueprint: self, graph, targets, needed: &needed };
+        let (direct, requests) = compiler.direct_targets();
+        let mut external = self.external.clone();
+        external.extend(direct);
+        let placement = place::place(&place::Request {
+            graph,
+            schedule: &schedule,
+            shapes: &self.shapes,
+            dtypes: &self.dtypes,
+            external: &external,
+            kept: &ends().collect(),
+            context: self.context,
+            arena,
+        })?;
+        let mut drafts = Vec::new();
+        let mut forward_steps = 0;
+        for step in &schedule.steps {
+            match step.as_slice() {
+                [i] if placement.elided[*i] => {}
+                [i] => drafts.extend(compiler.draft(*i, &placement, &requests)?.map(Draft::One)),
+                chain => drafts.push(Draft::Chain(ChainDraft::new(graph, chain, &placement.arrays, &self.dtypes)?)),
+            }
+            if step.last().is_some_and(|i| *i < self.forward_nodes) {
+                forward_steps = drafts.len();
+            }
+        }
+        compiler.finish_targets(&external, &placement, &requests, &mut drafts)?;
+        compiler.seal(drafts, forward_steps, placement)
+    }
+
+    /// Entries in memory that some operator changes.
+    fn changing(&self) -> Vec<Entry> {
+        let changes = self.graph.nodes.iter().flat_map(|node| match &node.action {
+            Action::Forward(op) => op.def.mutates.iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
+            _ => Vec::new(),
+        });
+        let changed: HashSet<Entry> = changes.collect();
+        let arrays: Vec<&NDArray> = changed.iter().filter_map(|e| self.external.get(e)).collect();
+        let same_memory = |a: &NDArray| arrays.iter().any(|b| overlap(a, b));
+        let aliases = self.external.iter().filter(|(_, a)| !arrays.is_empty() && same_memory(a)).map(|(e, _)| *e);
+        changed.iter().copied().chain(aliases).collect()
+    }
+}
+
+/// The error for an operator around which no graph can be planned.
+pub fn no_plan(op: &'static str, node: &str) -> Error {
+    let why = "the shape of its output depends on the content of its inputs, which no graph can be planned for: call it on arrays";
+    Error::Unsupported(why.into()).in_operator(op, node)
+}
+
+/// One kernel call before its operands are checked.
+struct CallDraft {
+    op: &'static str,
+    node: usize,
+    kernel: KernelFn,
+    params: Params,
+    ins: Vec<NDArray>,
+    outs: Vec<(NDArray, Req)>,
+}
+
+/// A step before its operands are checked.
+enum Draft {
+    One(CallDraft),
+    Chain(ChainDraft),
+}
+
+/// One compilation.
+struct Compiler<'a> {
+    blueprint: &'a Blueprint,
+    graph: &'a Graph,
+    targets: &'a [Target],
+    needed: &'a [bool],
+}
+
+impl Compiler<'_> {
+    /// Gradients that their kernel can write straight into their array. Those to be added need a kernel that adds, and must not be
+    /// read by others.
+    fn direct_targets(&self) -> (HashMap<Entry, NDArray>, HashMap<Entry, Req>) {
+        let b = self.blueprint;
+        let mut direct = HashMap::new();
+        let mut requests = HashMap::new();
+        for t in self.targets {
+            let Some(e) = t.entry else { continue };
+            let node = self.graph.node(e);
+            let mut others = b.external.iter().chain(&direct).filter(|(other, _)| Some(**other) != t.old);
+            let fits = !b.external.contains_key(&e)
+                && !direct.contains_key(&e)
+                && (e.node as usize) >= b.forward_nodes
+                && b.shapes[e] == *t.array.shape()
+                && b.dtypes[e] == Some(t.array.dtype())
+                && !others.any(|(_, a)| overlap(a, &t.array));
+            let readers =
+                self.graph.nodes.iter().enumerate().filter(|(i, n)| self.needed[*i] && n.inputs.contains(&e)).count();
+            let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
+            let possible = if t.req == Req::Add {
+                readers == 0 && self.targets.iter().filter(|o| o.entry == t.entry).count() == 1
+            } else {
+                !view
+            };
+            if fits && possible {
+                direct.insert(e, t.array.clone());
+                requests.insert(e, t.req);
+            }
+        }
+        (direct, requests)
+    }
+
+    fn draft(&self, i: usize, placement: &Placement, requests: &HashMap<Entry, Req>) -> Result<Option<CallDraft>> {
+        let node = &self.graph.nodes[i];
+        let (op, kernel, mutates): (_, KernelFn, &[usize]) = match &node.action {
+            Action::Variable => return Ok(None),
+            Action::Forward(op) => match op.def.forward_on(self.blueprint.context.device_type)? {
+                Forward::Kernel(k) => (op, k, op.def.mutates),
+                Forward::View => (op, copy_kernel as KernelFn, &[]),
+                Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
+            },
+            Action::Backward { op, backward, .. } => (op, backward.kernel, &[]),
+        };
+        let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
+        let place_of = |e: &Entry| {
+            placement.arrays[*e]
+                .clone()
+                .ok_or_else(|| Error::Internal(format!("an input of {} has no place", node.name)))
+        };
+        let read = if view { &node.inputs[..1] } else { &node.inputs[..] };
+        let ins: Vec<NDArray> = read.iter().map(place_of).collect::<Result<_>>()?;
+        let mut outs = Vec::new();
+        for k in 0..node.num_outputs {
+            let e = entry(i, k);
+            match &placement.arrays[e] {
+                Some(a) => outs.push((a.clone(), requests.get(&e).copied().unwrap_or(Req::Write))),
+                None => outs.push((self.nobody(e, &placement.arena)?, Req::Null)),
+            }
+        }
+        outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
+        Ok(Some(CallDraft { op: op.name, node: i, kernel, params: op.params.clone(), ins, outs }))
+    }
+
+    /// An array of the right shape and type for an output that nobody wants, without memory of its own where the arena is large
+    /// enough: it is never touched.
+    fn nobody(&self, e: Entry, arena: &Arc<Chunk>) -> Result<NDArray> {
+        let (shape, dtype) = (&self.blueprint.shapes[e], self.blueprint.dtypes[e].unwrap_or(DType::F32));
+        NDArray::view(arena.clone(), 0, shape.clone(), dtype)
+            .or_else(|_| NDArray::empty(shape, dtype, self.blueprint.context))
+    }
+
+    /// Adds the copies and additions for gradients that no kernel could write straight into their array.
+    fn finish_targets(
+        &self,
+        outside: &HashMap<Entry, NDArray>,
+        placement: &Placement,
+        requests: &HashMap<Entry, Req>,
+        drafts: &mut Vec<Draft>,
+    ) -> Result<()> {
+        let add = op_call("_grad_add", &Attrs::new())?;
+        let Forward::Kernel(add_kernel) = add.def.forward else {
+            return Err(Error::Internal("_grad_add has no kernel".into()));
+        };
+        for t in self.targets {
+            let draft = |op, kernel, ins: Vec<NDArray>, node: u32| {
+                let outs = vec![(t.array.clone(), Req::Write)];
+                Draft::One(CallDraft { op, node: node as usize, kernel, params: add.params.clone(), ins, outs })
+            };
+            match t.entry {
+                Some(e)
+                    if requests.contains_key(&e)
+                        && outside[&e].byte_range() == t.array.byte_range()
+                        && Arc::ptr_eq(outside[&e].chunk(), t.array.chunk()) => {}
+                Some(e) => {
+                    let source = placement.arrays[e].clone().ok_or_else(|| {
+                        Error::Internal(format!("the gradient {} has no place", self.graph.node(e).name))
+                    })?;
+                    let source = source.reshape(t.array.shape())?;
+                    drafts.push(match t.req {
+                        Req::Add => draft("_grad_add", add_kernel, vec![t.array.clone(), source], e.node),
+                        _ => draft("_copy", copy_kernel, vec![source], e.node),
+                    });
+                }
+                None if t.req == Req::Add => {}
+                None => drafts.push(draft("_zeros", zero_kernel, vec![], 0)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the operands of all steps and takes the chunks together under one region.
+    fn seal(&self, drafts: Vec<Draft>, forward_steps: usize, placement: Placement) -> Result<Plan> {
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for draft in &drafts {
+            match draft {
+                Draft::One(d) => {
+                    reads.extend(&d.ins);
+                    writes.extend(d.outs.iter().filter(|(_, r)| *r != Req::Null).map(|(a, _)| a));
+                }
+                Draft::Chain(d) => {
+                    reads.extend(&d.arrays);
+                    writes.extend(d.written());
+                }
+            }
+        }
+        let region = Region::new(reads, writes);
+        let steps = drafts
+            .into_iter()
+            .map(|draft| match draft {
+                Draft::One(d) => self.seal_call(d, &region),
+                Draft::Chain(d) => Ok(Step { work: d.seal(self.graph, &region)?, inputs: vec![], outputs: vec![] }),
+            })
+            .collect::<Result<_>>()?;
+        Ok(Plan { region, steps, forward_steps, arena: placement.arena, context: self.blueprint.context })
+    }
+
+    fn seal_call(&self, d: CallDraft, region: &Region) -> Result<Step> {
+        let node = &self.graph.nodes[d.node];
+        let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
+            .map_err(|e| e.in_operator(d.op, &node.name))?;
+        let name = |e: &Entry, array: &NDArray| match self.graph.node(*e).op() {
+            None => (self.graph.node(*e).name.clone(), array.clone()),
+            Some(_) => (self.output_name(*e), array.clone()),
+        };
+        let visible = (0..node.num_visible().min(node.num_outputs)).map(|k| entry(d.node, k));
+        let (op, name_of_node, cache) = (d.op, node.name.clone(), node.cache.clone());
+        let kernel = Kernel { op, node: name_of_node, kernel: d.kernel, params: d.params, cache };
+        Ok(Step {
+            work: Work::One(kernel, call),
+            inputs: node.inputs.iter().zip(&d.ins).map(|(e, a)| name(e, a)).collect(),
+            outputs: visible
+                .zip(&d.outs)
+                .filter(|(_, (_, r))| *r != Req::Null)
+                .map(|(e, (a, _))| name(&e, a))
+                .collect(),
+        })
+    }
+
+    fn output_name(&self, e: Entry) -> String {
+        let node = self.graph.node(e);
+        let names = match &node.action {
+            Action::Forward(op) => op.def.output_names(&op.params),
+            _ => Vec::new(),
+        };
+        format!(
+            "{}_{}",
+            node.name,
+            names.get(e.index as usize).cloned().unwrap_or_else(|| format!("output{}", e.index))
+        )
+    }
+}

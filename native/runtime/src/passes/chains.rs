@@ -1,0 +1,230 @@
+//! Finds chains: elementwise operators on arrays of one shape that run together, block by block.
+//!
+//! A chain runs where its last member stood. That is correct because nobody outside the chain reads what its members make before
+//! then: the chain is closed, and takes no more members, as soon as another operator reads one of its entries. Neither do members
+//! read memory that an operator changes, so that it does not matter that they run later. The values are the same, bit for bit,
+//! since elementwise kernels do not depend on where a block begins.
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::grad::Entry;
+use ferromx_core::shape::Shape;
+
+use super::infer::Entries;
+use crate::graph::{Action, Graph, GraphNode, entry};
+
+/// The order in which nodes run.
+pub struct Schedule {
+    /// The nodes of each step: one, or a chain of elementwise ones in order.
+    pub steps: Vec<Vec<usize>>,
+}
+
+/// What the search for chains is told.
+pub struct Request<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Which nodes run.
+    pub needed: &'a [bool],
+    /// Nodes from here on compute gradients; no chain contains both kinds.
+    pub forward_nodes: usize,
+    /// Shapes of all entries.
+    pub shapes: &'a Entries<Shape>,
+    /// Types of all entries.
+    pub dtypes: &'a Entries<Option<DType>>,
+    /// Entries in memory that some operator changes.
+    pub changing: &'a [Entry],
+}
+
+impl Schedule {
+    /// Every node for itself.
+    pub fn unfused(needed: &[bool]) -> Schedule {
+        Schedule { steps: (0..needed.len()).filter(|i| needed[*i]).map(|i| vec![i]).collect() }
+    }
+
+    /// Elementwise nodes in chains.
+    pub fn fused(request: &Request<'_>) -> Schedule {
+        let mut search = Search { request, chains: Vec::new(), chain_of: HashMap::new(), readers: HashMap::new() };
+        let mut chain_at: HashMap<usize, usize> = HashMap::new();
+        for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
+            if i == request.forward_nodes {
+                search.chains.iter_mut().for_each(|c| c.open = false);
+            }
+            search.visit(i);
+        }
+        for (number, chain) in search.chains.iter().enumerate() {
+            if let Some(last) = chain.nodes.last() {
+                chain_at.insert(*last, number);
+            }
+        }
+        let mut steps = Vec::new();
+        for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
+            match (search.chain_of.get(&i), chain_at.get(&i)) {
+                (None, _) => steps.push(vec![i]),
+                (Some(_), Some(chain)) => steps.push(std::mem::take(&mut search.chains[*chain].nodes)),
+                (Some(_), None) => {}
+            }
+        }
+        Schedule { steps }
+    }
+}
+
+/// Members of a chain at most, which bounds its working memory.
+const LONGEST: usize = 64;
+
+struct Chain {
+    nodes: Vec<usize>,
+    open: bool,
+}
+
+struct Search<'a> {
+    request: &'a Request<'a>,
+    chains: Vec<Chain>,
+    /// The chain of each member.
+    chain_of: HashMap<usize, usize>,
+    /// The chain that last read an entry from outside, as another one that reads it saves a pass over memory by joining.
+    readers: HashMap<Entry, usize>,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, i: usize) {
+        let node = &self.request.graph.nodes[i];
+        let elementwise = self.is_elementwise(i, node);
+        let mut joined: Option<usize> = None;
+        if elementwise {
+            let producers = node.inputs.iter().filter_map(|e| self.chain_of.get(&(e.node as usize)));
+            let mut candidates: Vec<usize> = producers.copied().collect();
+            candidates.extend(node.inputs.iter().filter_map(|e| self.readers.get(e)).copied());
+            for chain in candidates {
+                joined = self.join(joined, chain, i);
+            }
+            let chain = joined.unwrap_or_else(|| {
+                self.chains.push(Chain { nodes: Vec::new(), open: true });
+                self.chains.len() - 1
+            });
+            self.chains[chain].nodes.push(i);
+            self.chain_of.insert(i, chain);
+            joined = Some(chain);
+        }
+        for e in &node.inputs {
+            let made_by = self.chain_of.get(&(e.node as usize)).copied();
+            match (made_by, joined) {
+                (Some(maker), _) if made_by != joined => self.chains[maker].open = false,
+                (None, Some(chain)) => {
+                    self.readers.insert(*e, chain);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The chain that node `i` belongs to when it joins `chain` too, having joined `joined`, if it may: then both become one.
+    fn join(&mut self, joined: Option<usize>, chain: usize, i: usize) -> Option<usize> {
+        let fits = |c: &Chain| {
+            let shape = |node: usize| &self.request.shapes[entry(node, 0)];
+            c.open && c.nodes.first().is_some_and(|first| shape(*first) == shape(i))
+        };
+        if joined == Some(chain) || !fits(&self.chains[chain]) {
+            return joined;
+        }
+        let Some(other) = joined else {
+            return Some(chain).filter(|c| self.chains[*c].nodes.len() < LONGEST);
+        };
+        if self.chains[other].nodes.len() + self.chains[chain].nodes.len() >= LONGEST {
+            return joined;
+        }
+        let moved = std::mem::take(&mut self.chains[chain].nodes);
+        self.chains[chain].open = false;
+        moved.iter().for_each(|node| _ = self.chain_of.insert(*node, other));
+        self.readers.values_mut().filter(|c| **c == chain).for_each(|c| *c = other);
+        let target = &mut self.chains[other].nodes;
+        target.extend(moved);
+        target.sort_unstable();
+        joined
+    }
+
+    /// Whether the node may run block by block.
+    fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
+        let r = self.request;
+        let declared = match &node.action {
+            Action::Forward(op) => op.def.pointwise && op.def.mutates.is_empty() && !op.def.random,
+            Action::Backward { backward, .. } => backward.pointwise,
+            Action::Variable => false,
+        };
+        let shape = &r.shapes[entry(i, 0)];
+        let alike = |e: &Entry| r.shapes[*e] == *shape && r.dtypes[*e].is_some_and(|d| d != DType::Bool);
+        declared
+            && shape.is_known()
+            && node.inputs.iter().all(|e| alike(e) && !r.changing.contains(e))
+            && (0..node.num_outputs).all(|k| alike(&entry(i, k)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::params::Attrs;
+
+    use super::*;
+    use crate::graph::op_call;
+
+    struct Net(Graph);
+
+    impl Net {
+        fn add(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Entry {
+            let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            self.0.push(op, Action::Forward(op_call(op, &attrs).unwrap()), inputs.to_vec(), attrs)
+        }
+
+        fn steps(&self, outputs: &[Entry], changing: &[Entry]) -> Vec<Vec<usize>> {
+            let mut shapes = Entries::new(&self.0, Shape::new(&[2, 3]));
+            for (i, node) in self.0.nodes.iter().enumerate().filter(|(_, n)| n.name == "sum") {
+                shapes[entry(i, 0)] = Shape::new(&[1]);
+                assert_eq!(node.num_outputs, 1);
+            }
+            let needed = self.0.needed_for(outputs.iter().copied());
+            let dtypes = Entries::new(&self.0, Some(DType::F32));
+            let all = Request {
+                graph: &self.0,
+                needed: &needed,
+                forward_nodes: self.0.nodes.len(),
+                shapes: &shapes,
+                dtypes: &dtypes,
+                changing,
+            };
+            let of_operators = |step: &Vec<usize>| step.iter().any(|i| self.0.nodes[*i].op().is_some());
+            Schedule::fused(&all).steps.into_iter().filter(of_operators).collect()
+        }
+    }
+
+    #[test]
+    fn branches_that_meet_are_one_chain() {
+        let mut net = Net(Graph::default());
+        let (a, b) = (net.0.variable("a", Attrs::new()), net.0.variable("b", Attrs::new()));
+        let x = net.add("sin", &[a], &[]);
+        let y = net.add("exp", &[b], &[]);
+        let z = net.add("elemwise_mul", &[x, y], &[]);
+        let unused = net.add("cos", &[z], &[]);
+        assert_eq!(net.steps(&[z], &[]), [[2, 3, 4]]);
+        assert_eq!(net.steps(&[unused], &[]), [[2, 3, 4, 5]]);
+        assert_eq!(net.steps(&[z], &[b]), [vec![3], vec![2, 4]]);
+    }
+
+    #[test]
+    fn a_reader_outside_closes_the_chain() {
+        let mut net = Net(Graph::default());
+        let a = net.0.variable("a", Attrs::new());
+        let x = net.add("sin", &[a], &[]);
+        let total = net.add("sum", &[x], &[]);
+        let y = net.add("exp", &[x], &[]);
+        let z = net.add("cos", &[y], &[]);
+        assert_eq!(net.steps(&[total, z], &[]), vec![vec![1], vec![2], vec![3, 4]]);
+    }
+
+    #[test]
+    fn readers_of_one_array_share_the_pass() {
+        let mut net = Net(Graph::default());
+        let a = net.0.variable("a", Attrs::new());
+        let (x, y) = (net.add("sin", &[a], &[]), net.add("cos", &[a], &[]));
+        assert_eq!(net.steps(&[x, y], &[]), [[1, 2]]);
+    }
+}
