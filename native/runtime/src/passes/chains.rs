@@ -46,12 +46,10 @@ impl Schedule {
     pub fn fused(request: &Request<'_>) -> Schedule {
         let mut search = Search { request, chains: Vec::new(), chain_of: HashMap::new(), readers: HashMap::new() };
         let mut chain_at: HashMap<usize, usize> = HashMap::new();
-        for i in (0..request.graph.nodes.len()).filter(|i| request.needed[*i]) {
-            if i == request.forward_nodes {
-                search.chains.iter_mut().for_each(|c| c.open = false);
-            }
-            search.visit(i);
-        }
+        let needed = |nodes: std::ops::Range<usize>| nodes.filter(|i| request.needed[*i]);
+        needed(0..request.forward_nodes).for_each(|i| search.visit(i));
+        search.chains.iter_mut().for_each(|c| c.open = false);
+        needed(request.forward_nodes..request.graph.nodes.len()).for_each(|i| search.visit(i));
         for (number, chain) in search.chains.iter().enumerate() {
             if let Some(last) = chain.nodes.last() {
                 chain_at.insert(*last, number);

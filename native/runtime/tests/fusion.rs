@@ -1,0 +1,205 @@
+//! A plan computes the same whether operators are fused or not. With a monitor it runs unfused, which is what these tests compare with.
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::*;
+use ferromx_core::storage::Req;
+use ferromx_runtime::executor::Executor;
+use ferromx_runtime::symbol::Symbol;
+
+/// Outputs, gradients and auxiliary states after one pass, from the same start.
+type Results = (Vec<Vec<f32>>, Vec<Vec<f32>>, Vec<Vec<f32>>);
+
+fn run(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> Results {
+    fill(executor, seed);
+    executor.forward(is_train).unwrap();
+    if backward {
+        let heads: Vec<_> = executor.outputs().to_vec();
+        executor.backward(&heads, true).unwrap();
+    }
+    (values(executor.outputs()), gradients(executor), values(executor.aux()))
+}
+
+/// Runs fused, and unfused.
+fn both(executor: &Executor, seed: u64, is_train: bool, backward: bool) -> (Results, Results) {
+    let fused = run(executor, seed, is_train, backward);
+    executor.set_monitor(Some(Arc::new(|_, _| {})), false);
+    let unfused = run(executor, seed, is_train, backward);
+    executor.set_monitor(None, false);
+    (fused, unfused)
+}
+
+fn assert_close(a: &Results, b: &Results, tolerance: f32, what: &str) {
+    for (a, b) in [(&a.0, &b.0), (&a.1, &b.1), (&a.2, &b.2)] {
+        for (a, b) in a.iter().zip(b) {
+            assert_eq!(a.len(), b.len());
+            let scale = b.iter().fold(0f32, |m, x| m.max(x.abs())).max(1e-3);
+            for (x, y) in a.iter().zip(b) {
+                assert!((x - y).abs() <= tolerance * scale || x == y || (x.is_nan() && y.is_nan()), "{what}: {x} {y}");
+            }
+        }
+    }
+}
+
+/// A random graph of elementwise operators on `data` and `other`, of several outputs.
+fn random_net(numbers: &mut Numbers) -> Symbol {
+    let unary = ["sin", "exp", "tanh", "sigmoid", "square", "negative", "relu", "sqrt"];
+    let binary = ["elemwise_add", "elemwise_mul", "elemwise_sub", "elemwise_div", "_maximum"];
+    let mut symbols = vec![variable("data"), variable("other"), variable("third")];
+    for i in 0..3 + numbers.below(12) {
+        let a = symbols[numbers.below(symbols.len())].clone();
+        let b = symbols[numbers.below(symbols.len())].clone();
+        let name = format!("n{i}");
+        symbols.push(match numbers.below(8) {
+            0..3 => op(unary[numbers.below(unary.len())], &name, &[a], &[]),
+            3..6 => op(binary[numbers.below(binary.len())], &name, &[a, b], &[]),
+            6 => op("_mul_scalar", &name, &[a], &[("scalar", "0.5")]),
+            _ => op("_rminus_scalar", &name, &[a], &[("scalar", "1.5")]),
+        });
+    }
+    let last = symbols[symbols.len() - 1].clone();
+    let total = op("sum", "total", &[symbols[symbols.len() - 2].clone()], &[]);
+    Symbol::group(&[last, symbols[numbers.below(symbols.len() - 3) + 3].clone(), total])
+}
+
+#[test]
+fn random_elementwise_graphs_agree_bit_for_bit() {
+    for seed in 0..60 {
+        let mut numbers = Numbers(seed);
+        let net = random_net(&mut numbers);
+        let reqs = net.list_arguments().iter().map(|_| [Req::Write, Req::Add, Req::Null][numbers.below(3)]).collect();
+        // Lengths below and above that of a block, so that some have several and a shorter last one.
+        let n = [1, 37, 3000, 20_000][numbers.below(4)];
+        let shapes: Vec<(String, [i64; 1])> = net.list_arguments().into_iter().map(|a| (a, [n])).collect();
+        let shapes: Vec<(&str, &[i64])> = shapes.iter().map(|(a, s)| (a.as_str(), &s[..])).collect();
+        let executor = bind(&net, &shapes, reqs, seed);
+        let (fused, unfused) = both(&executor, seed, true, true);
+        let same = |a: &[Vec<f32>], b: &[Vec<f32>]| {
+            a.iter().flatten().map(|x| x.to_bits()).eq(b.iter().flatten().map(|x| x.to_bits()))
+        };
+        assert!(same(&fused.0, &unfused.0), "outputs of graph {seed}");
+        assert!(same(&fused.1, &unfused.1), "gradients of graph {seed}");
+    }
+}
+
+#[test]
+fn lenet_agrees_in_training_and_inference() {
+    for activation in ["relu", "tanh", "sigmoid"] {
+        let net = lenet(activation);
+        for req in [Req::Write, Req::Add] {
+            let reqs = vec![req; net.list_arguments().len()];
+            let executor = bind(&net, &[("data", &[4, 1, 8, 8])], reqs, 1);
+            let (fused, unfused) = both(&executor, 1, true, true);
+            assert_close(&fused, &unfused, 1e-6, activation);
+            let (fused, unfused) = both(&executor, 2, false, false);
+            assert_close(&fused, &unfused, 1e-6, activation);
+        }
+    }
+}
+
+/// A block of ResNet: convolutions with batch normalisation, a shortcut, rectifiers.
+fn residual_block(stride: &str) -> Symbol {
+    let conv = |x: &Symbol, name: &str, kernel: &str, pad: &str, stride: &str, no_bias: &str| {
+        let attrs = [("kernel", kernel), ("pad", pad), ("stride", stride), ("num_filter", "8"), ("no_bias", no_bias)];
+        op("Convolution", name, std::slice::from_ref(x), &attrs)
+    };
+    let norm = |x: Symbol, name: &str, fix: &str| op("BatchNorm", name, &[x], &[("fix_gamma", fix)]);
+    let relu = |x: Symbol, name: &str| op("Activation", name, &[x], &[("act_type", "relu")]);
+    let x = relu(norm(conv(&variable("data"), "stem", "(3, 3)", "(1, 1)", "(1, 1)", "False"), "bn0", "False"), "relu0");
+    let y = relu(norm(conv(&x, "conv1", "(3, 3)", "(1, 1)", stride, "True"), "bn1", "True"), "relu1");
+    let y = norm(conv(&y, "conv2", "(3, 3)", "(1, 1)", "(1, 1)", "True"), "bn2", "False");
+    let shortcut = if stride == "(1, 1)" {
+        x
+    } else {
+        norm(conv(&x, "conv3", "(1, 1)", "(0, 0)", stride, "True"), "bn3", "False")
+    };
+    let sum = op("elemwise_add", "sum", &[y, shortcut], &[]);
+    let x = relu(sum, "relu2");
+    let x = op("Pooling", "pool", &[x], &[("pool_type", "avg"), ("global_pool", "True"), ("kernel", "(1, 1)")]);
+    let x = op("FullyConnected", "fc", &[x], &[("num_hidden", "6")]);
+    let x = norm(x, "bn4", "False");
+    op("LeakyReLU", "leaky", &[x], &[("slope", "0.1")])
+}
+
+#[test]
+fn residual_blocks_agree_in_training_and_inference() {
+    for stride in ["(1, 1)", "(2, 2)"] {
+        let net = residual_block(stride);
+        let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
+        for seed in 3..6 {
+            let (fused, unfused) = both(&executor, seed, false, false);
+            assert_close(&fused, &unfused, 2e-6, "inference");
+            let (fused, unfused) = both(&executor, seed, true, true);
+            assert_close(&fused, &unfused, 1e-6, "training");
+        }
+    }
+}
+
+#[test]
+fn arrays_that_users_change_between_runs_are_read_again() {
+    let net = residual_block("(1, 1)");
+    let executor = bind(&net, &[("data", &[2, 3, 9, 9])], vec![Req::Null; net.list_arguments().len()], 3);
+    let first = run(&executor, 3, false, false);
+    run(&executor, 3, false, false);
+    for (arrays, name) in [(executor.args(), "argument"), (executor.aux(), "state")] {
+        for array in arrays {
+            run(&executor, 3, false, false);
+            Numbers(77).fill(array);
+            executor.forward(false).unwrap();
+            let changed = values(executor.outputs());
+            executor.set_monitor(Some(Arc::new(|_, _| {})), false);
+            executor.forward(false).unwrap();
+            executor.set_monitor(None, false);
+            let unfused = values(executor.outputs());
+            assert_close(&(changed, vec![], vec![]), &(unfused, vec![], vec![]), 2e-6, name);
+        }
+    }
+    assert_eq!(run(&executor, 3, false, false).0, first.0);
+}
+
+#[test]
+fn gradients_after_an_inference_pass_are_those_of_its_inputs() {
+    let net = elementwise_chain();
+    let shapes: [(&str, &[i64]); 1] = [("a", &[100])];
+    let executor = bind(&net, &shapes, writes(&net), 5);
+    let expected = run(&executor, 5, true, true);
+    fill(&executor, 9);
+    executor.forward(true).unwrap();
+    let got = run(&executor, 5, false, true);
+    assert_eq!((got.0, got.1), (expected.0, expected.1));
+}
+
+#[test]
+fn a_monitor_sees_every_operator() {
+    let net = residual_block("(2, 2)");
+    let executor = bind(&net, &[("data", &[2, 3, 9, 9])], writes(&net), 3);
+    let (seen, count) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+    let (names, calls) = (seen.clone(), count.clone());
+    let monitor = move |name: &str, array: ferromx_core::ndarray::NDArray| {
+        assert!(!array.is_empty());
+        calls.fetch_add(1, Ordering::Relaxed);
+        names.lock().unwrap().push(name.to_string());
+    };
+    executor.set_monitor(Some(Arc::new(monitor)), false);
+    executor.forward(false).unwrap();
+    let seen = seen.lock().unwrap().clone();
+    for output in net.internals().list_outputs() {
+        let variable = net.list_inputs().contains(&output);
+        assert!(variable || seen.contains(&output), "{output} is not among {seen:?}");
+    }
+    let forward = count.load(Ordering::Relaxed);
+    executor.backward(executor.outputs(), true).unwrap();
+    assert!(count.load(Ordering::Relaxed) > forward);
+}
+
+#[test]
+fn chains_are_single_steps_and_keep_nothing_in_memory() {
+    let net = elementwise_chain();
+    let executor = bind(&net, &[("a", &[100_000])], vec![Req::Null; 4], 5);
+    let text = executor.debug_string();
+    assert!(text.contains("Plan: 1 forward and 0 gradient steps"), "{text}");
+    assert!(text.contains("Total 0 MB allocated"), "{text}");
+}
