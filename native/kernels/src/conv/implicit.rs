@@ -13,7 +13,7 @@ use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
-use crate::simd::window::{Runs, WindowElement, WindowPlan};
+use crate::simd::window::{Runs, WindowElement};
 use std::cell::RefCell;
 use std::ops::Range;
 
@@ -36,26 +36,12 @@ pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>
 }
 
 thread_local! {
-    /// Their vectors are kept from call to call.
-    static PLANS: RefCell<Vec<WindowPlan>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Calls `f` with at least `count` plans of this thread.
-pub(super) fn with_plans<R>(count: usize, f: impl FnOnce(&mut [WindowPlan]) -> R) -> R {
-    let mut plans = PLANS.with(RefCell::take);
-    plans.resize_with(count.max(plans.len()), WindowPlan::default);
-    let result = f(&mut plans);
-    PLANS.with(|kept| kept.replace(plans));
-    result
-}
-
-thread_local! {
     /// Their vector is kept from call to call.
     static RUNS: RefCell<Runs> = RefCell::default();
 }
 
 /// Calls `f` with the runs of this thread.
-fn with_runs<R>(f: impl FnOnce(&mut Runs) -> R) -> R {
+pub(super) fn with_runs<R>(f: impl FnOnce(&mut Runs) -> R) -> R {
     let mut runs = RUNS.with(RefCell::take);
     let result = f(&mut runs);
     RUNS.with(|kept| kept.replace(runs));
@@ -179,11 +165,16 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let vectors = |rows: usize| whole.outputs(rows).div_ceil(lanes);
         let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
         let best = (most.div_ceil(2)..=most).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
-        // Packing a vector costs as much as multiplying it with some rows.
-        let packing = 2 * (2 + lanes / width.max(1));
-        let packed = (height / most * (images * most * width * planes).div_ceil(lanes)).div_ceil(images)
-            + (height % most * width).div_ceil(lanes);
-        let dense = packed * (self.rows + packing) < computed(best) * self.rows;
+        // In units of a product of a vector: packing, and taking results to their places.
+        let (depth, packing, copying) = (self.depth(), 2 * (2 + lanes / width.max(1)), 8);
+        let direct = depth * computed(best) * self.rows + self.rows * height * copying;
+        let dense = |images: usize| {
+            let vectors = |rows: usize| (images * rows * width * planes).div_ceil(lanes);
+            let vectors = height / most * vectors(most) + vectors(height % most);
+            (depth * vectors * (self.rows + packing)) / images + if images > 1 { self.rows * copying } else { 0 }
+        };
+        let images = if dense(images) < dense(1) { images } else { 1 };
+        let dense = dense(images) < direct;
         let (rows, images) = if dense { (most, images) } else { (best, 1) };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
         let (mut table, len) = (StepTable::default(), layout.len());

@@ -72,11 +72,6 @@ impl<'a> Layout<'a> {
         &self.taps
     }
 
-    /// The same for one tap of an output of the first plane of the grid.
-    pub fn tap(&self, tap: usize, row: usize, column: usize) -> usize {
-        self.taps[tap] + row * self.phase[2] + column
-    }
-
     /// Elements of working memory for a plane, with room for reading some more than the last outputs.
     pub fn len(&self) -> usize {
         self.len
@@ -108,19 +103,20 @@ impl<'a> Layout<'a> {
 
     /// Copies what outputs from row `first` of the grid on need of a plane to `to`, whose other elements are zero.
     pub fn fill<T: Accum>(&self, plane: &[T], first: usize, to: &mut [T]) {
-        let ([_, height, width], [_, _, step]) = (self.geometry.source, self.geometry.step);
-        let shift = (first * self.geometry.step[1]) as isize;
+        let ([_, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
+        let (shift, range) = ((first * tall) as isize, self.range(1, first));
         for d in self.range(0, 0) {
-            for w in 0..step.min(width) {
-                for h in self.range(1, first) {
-                    let Some(start) = self.place([d as isize, h as isize - shift, w as isize]) else { continue };
-                    let from = &plane[(d * height + h) * width..][..width];
-                    let to = &mut to[start..];
+            for (w, start) in (0..step.min(width)).flat_map(|w| range.clone().take(tall).map(move |start| (w, start))) {
+                let place = self.place([d as isize, start as isize - shift, w as isize]);
+                let Some(mut place) = place else { continue };
+                for h in (start..range.end).step_by(tall) {
+                    let (from, to) = (&plane[(d * height + h) * width..][..width], &mut to[place..]);
                     match step {
                         1 => copy_row(from, &mut to[..width]),
                         2 => every_second(&from[w..], to),
                         _ => to.iter_mut().zip(from[w..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
                     }
+                    place += self.phase[2];
                 }
             }
         }
@@ -129,27 +125,27 @@ impl<'a> Layout<'a> {
     /// Calls `f(output, place)` for `rows` rows of outputs in each plane of the grid: their places in the output and among
     /// the computed ones.
     pub fn each_row(&self, rows: usize, mut f: impl FnMut(Range<usize>, Range<usize>)) {
-        let width = self.geometry.grid[2];
-        for row in 0..self.geometry.grid[0] * rows {
-            let start = self.row(row, rows);
-            f(row * width..(row + 1) * width, start..start + width);
+        let (mut output, width) = (0, self.geometry.grid[2]);
+        for d in 0..self.geometry.grid[0] {
+            let plane = d * self.phase[1] * self.phase[2];
+            for h in 0..rows {
+                let start = plane + h * self.phase[2];
+                f(output..output + width, start..start + width);
+                output += width;
+            }
         }
-    }
-
-    /// Where the computed outputs have row `row` of those of all planes, of which there are `rows` in each plane.
-    fn row(&self, row: usize, rows: usize) -> usize {
-        (row / rows * self.phase[1] + row % rows) * self.phase[2]
     }
 
     /// Adds the runs of the outputs in `range`, of those of `rows` rows in each plane, for a panel whose lane `lane` is the
     /// first of them and whose elements start at `start`.
-    pub fn add_runs(&self, rows: usize, range: Range<usize>, lane: usize, start: usize, runs: &mut Runs) {
-        let (width, mut at) = (self.geometry.grid[2], range.start);
-        while at < range.end {
-            let column = at % width;
-            let len = (width - column).min(range.end - at);
-            runs.push(lane + at - range.start, len, start + self.row(at / width, rows) + column);
-            at += len;
+    pub fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
+        let width = self.geometry.grid[2];
+        let (mut row, mut column, mut left) = (range.start / width, range.start % width, range.len());
+        while left > 0 {
+            let len = (width - column).min(left);
+            let place = (row / rows * self.phase[1] + row % rows) * self.phase[2] + column;
+            runs.push(lane, len, start + place);
+            (row, column, lane, left) = (row + 1, 0, lane + len, left - len);
         }
     }
 }

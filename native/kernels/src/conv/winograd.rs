@@ -8,12 +8,12 @@
 use super::ConvShape;
 use super::forward::ConvEpilogue;
 use super::geometry::Geometry;
-use super::implicit::with_plans;
+use super::implicit::with_runs;
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
-use crate::simd::microkernel::{MicroKernel, Panel};
-use crate::simd::window::WindowPlan;
+use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::window::Runs;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 const ELEMENTS: usize = 36;
 /// Outputs of a tile in each dimension.
 const TILE: usize = 4;
-/// Tiles that are transformed side by side.
+/// Tiles that are transformed side by side; no fewer than a microkernel has rows.
 const SLOT: usize = 16;
 /// Elements between channels of transformed tiles: an odd number of cache lines, so that channels differ in their sets.
 const STRIDE: usize = ELEMENTS * 2 * SLOT + SLOT;
@@ -90,41 +90,60 @@ pub(super) fn transform_weights<T: Accum>(
     parallel_rows(out, ELEMENTS * channels * mr, 1, |i, out| {
         let (group, panel) = (i / panels, i % panels);
         let weights = &weights[group * rows * channels * 9..][..rows * channels * 9];
+        let lanes = mr.min(rows - panel * mr);
+        let (mut taps, mut tile) = ([[T::zero(); SLOT]; 9], [[T::zero(); SLOT]; ELEMENTS]);
         for channel in 0..channels {
-            for lane in 0..mr.min(rows - panel * mr) {
-                let row = panel * mr + lane;
+            for (lane, row) in (panel * mr..panel * mr + lanes).enumerate() {
                 let at = if adjoint { channel * rows + row } else { row * channels + channel };
-                let taps = &weights[at * 9..][..9];
-                let tile = weight_tile(|tap| if adjoint { taps[8 - tap] } else { taps[tap] });
-                for (element, value) in tile.into_iter().enumerate() {
-                    out[(element * channels + channel) * mr + lane] = value;
+                for (tap, weight) in weights[at * 9..][..9].iter().enumerate() {
+                    taps[if adjoint { 8 - tap } else { tap }][lane] = *weight;
                 }
+            }
+            transform_taps(&taps, &mut tile);
+            for (element, values) in tile.iter().enumerate() {
+                out[(element * channels + channel) * mr..][..lanes].copy_from_slice(&values[..lanes]);
             }
         }
     });
 }
 
-/// G g G^T.
-fn weight_tile<T: Accum>(tap: impl Fn(usize) -> T) -> [T; ELEMENTS] {
-    let c = |x: f64| T::of(x);
-    let half = |g: [T; 3]| {
-        let (even, odd) = (g[0] + g[2], g[1]);
-        let (wide, step) = (g[0] + g[2] * c(4.0), g[1] * c(2.0));
-        [
-            g[0] * c(0.25),
-            -(even + odd) * c(1.0 / 6.0),
-            (odd - even) * c(1.0 / 6.0),
-            (wide + step) * c(1.0 / 24.0),
-            (wide - step) * c(1.0 / 24.0),
-            g[2],
-        ]
-    };
-    let columns: [[T; 6]; 3] = std::array::from_fn(|j| half([tap(j), tap(3 + j), tap(6 + j)]));
-    let mut tile = [T::zero(); ELEMENTS];
-    for i in 0..6 {
-        tile[6 * i..6 * i + 6].copy_from_slice(&half([columns[0][i], columns[1][i], columns[2][i]]));
+crate::simd::per_isa! {
+    /// G g G^T for the kernels of as many output channels as a slot has lanes.
+    fn transform_taps<T: Accum>(taps: &[[T; SLOT]; 9], tile: &mut [[T; SLOT]; ELEMENTS]) {
+        let mut half = [[T::zero(); SLOT]; 18];
+        for column in 0..3 {
+            for lane in 0..SLOT {
+                let values = weight_half(std::array::from_fn(|i| taps[3 * i + column][lane]));
+                for i in 0..6 {
+                    half[3 * i + column][lane] = values[i];
+                }
+            }
+        }
+        for row in 0..6 {
+            for lane in 0..SLOT {
+                let values = weight_half(std::array::from_fn(|i| half[3 * row + i][lane]));
+                for i in 0..6 {
+                    tile[6 * row + i][lane] = values[i];
+                }
+            }
+        }
     }
-    tile
+}
+
+/// G g, for three values.
+#[inline(always)]
+fn weight_half<T: Accum>(g: [T; 3]) -> [T; 6] {
+    let c = |x: f64| T::of(x);
+    let (even, odd) = (g[0] + g[2], g[1]);
+    let (wide, step) = (g[0] + g[2] * c(4.0), g[1] * c(2.0));
+    [
+        g[0] * c(0.25),
+        -(even + odd) * c(1.0 / 6.0),
+        (odd - even) * c(1.0 / 6.0),
+        (wide + step) * c(1.0 / 24.0),
+        (wide - step) * c(1.0 / 24.0),
+        g[2],
+    ]
 }
 
 /// B^T d, for six values.
@@ -206,6 +225,8 @@ struct Winograd<'a, T: Accum> {
     shape: &'a ConvShape,
     kernel: &'static MicroKernel<T>,
     layout: &'a Layout<'a>,
+    /// The places of the 6 x 6 inputs of a tile.
+    table: &'a StepTable,
     weights: &'a [T],
     input: &'a [T],
     epilogue: &'a ConvEpilogue<'a, T>,
@@ -230,7 +251,9 @@ pub(super) fn forward<T: Accum>(
             .collect(),
     };
     let layout = Layout::new(&geometry);
-    let call = Winograd { shape, kernel, layout: &layout, weights, input, epilogue };
+    let mut table = StepTable::default();
+    table.reset(layout.taps().iter().copied());
+    let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue };
     let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
     // Two images fill a panel where one fills half of it; few images are divided by output channels.
@@ -269,7 +292,7 @@ impl<T: Accum> Winograd<'_, T> {
             })
             .collect();
         let phases = self.layout.len();
-        with_plans(2, |plans| {
+        with_runs(|runs| {
             with_scratch(images.len() * channels * phases, |source: &mut [T]| {
                 source.fill(T::zero());
                 let plane = self.layout.geometry().plane();
@@ -282,9 +305,10 @@ impl<T: Accum> Winograd<'_, T> {
                     let (inputs, outputs) = tiles.split_at_mut(channels * STRIDE);
                     for slots in slots.chunks(2) {
                         for (i, slot) in slots.iter().enumerate() {
-                            self.plan(slot, &mut plans[i]);
+                            runs.reset(SLOT);
+                            self.layout.add_runs(self.layout.geometry().grid[1], slot.tiles.clone(), 0, 0, runs);
                             let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
-                            transform_channels(&plans[i], image, inputs, i * SLOT);
+                            transform_channels(runs, self.table, image, inputs, i * SLOT);
                         }
                         self.multiply(group, &rows, slots.len() * SLOT, inputs, outputs);
                         for (i, slot) in slots.iter().enumerate() {
@@ -314,22 +338,6 @@ impl<T: Accum> Winograd<'_, T> {
     /// The row of `out` of the first of the channels.
     fn first_row(&self, group: usize, rows: &Range<usize>, image: usize, out: &MatMut<'_, T>) -> usize {
         if out.rows() == rows.len() { 0 } else { image * self.shape.out_channels + group * self.shape.group_out() }
-    }
-
-    /// Plans the panel of the 6 x 6 inputs of the tiles of a slot.
-    fn plan(&self, slot: &Slot, plan: &mut WindowPlan) {
-        plan.reset(SLOT, 1, self.layout.len(), self.layout.len());
-        let across = self.layout.geometry().grid[2];
-        for element in 0..ELEMENTS {
-            let mut tile = slot.tiles.start;
-            while tile < slot.tiles.end {
-                let count = (across - tile % across).min(slot.tiles.end - tile);
-                let source = self.layout.tap(element, tile / across, tile % across);
-                plan.push_run(tile - slot.tiles.start, count, source);
-                tile += count;
-            }
-            plan.end_tap();
-        }
     }
 
     /// The 36 matrix products.
@@ -380,10 +388,11 @@ impl<T: Accum> Winograd<'_, T> {
 }
 
 /// Transforms the tiles of a slot for all channels, to the lanes from `lane` on.
-fn transform_channels<T: Accum>(plan: &WindowPlan, image: &[T], inputs: &mut [T], lane: usize) {
+fn transform_channels<T: Accum>(runs: &Runs, table: &StepTable, image: &[T], inputs: &mut [T], lane: usize) {
+    let channels = inputs.len() / STRIDE;
     let mut panel = [T::zero(); ELEMENTS * SLOT];
-    for (channel, to) in inputs.chunks_exact_mut(STRIDE).enumerate() {
-        T::pack(plan, image, channel * ELEMENTS..(channel + 1) * ELEMENTS, &mut panel);
+    for (image, to) in image.chunks_exact(image.len() / channels).zip(inputs.chunks_exact_mut(STRIDE)) {
+        T::pack_runs(runs, Steps { data: image, table, first: 0 }, &mut panel);
         transform_inputs(&panel, &mut to[lane..]);
     }
 }

@@ -98,7 +98,9 @@ macro_rules! tile {
             // is not touched.
             unsafe {
                 for i in 0..M {
-                    _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride).cast());
+                    for v in 0..V {
+                        _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride + $lanes * v).cast());
+                    }
                 }
                 let sums = if args.tail == $lanes {
                     $sums::<M, V, PACKED, INDEXED, true>(args, mask)

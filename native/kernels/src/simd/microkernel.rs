@@ -328,7 +328,7 @@ impl<T: Element> MicroKernel<T> {
     /// # Panics
     /// When `out` is shorter than [`Self::packed_a_len`].
     pub fn pack_a(&self, a: MatRef<'_, T>, out: &mut [T]) {
-        self.pack(a, self.mr, out);
+        self.pack_lanes(a, self.mr, out);
     }
 
     /// Packs a (depth, cols) matrix into panels of `nr` columns, one after the other, each laid out `[depth][nr]`. Of the
@@ -337,16 +337,25 @@ impl<T: Element> MicroKernel<T> {
     /// # Panics
     /// When `out` is shorter than [`Self::packed_b_len`].
     pub fn pack_b(&self, b: MatRef<'_, T>, out: &mut [T]) {
-        self.pack(b.t(), self.nr, out);
+        self.pack_lanes(b.t(), self.nr, out);
     }
 
-    /// Packs a (lanes, depth) matrix into panels of `width` lanes.
-    fn pack(&self, m: MatRef<'_, T>, width: usize, out: &mut [T]) {
+    /// Packs a (lanes, depth) matrix into panels of `width` lanes, one after the other, each laid out `[depth][width]`. Of the
+    /// last panel, the places of lanes that do not exist have no particular value.
+    ///
+    /// # Panics
+    /// When `out` is too short.
+    pub fn pack_lanes(&self, m: MatRef<'_, T>, width: usize, out: &mut [T]) {
         let (lanes, depth) = (m.rows(), m.cols());
         let needed = lanes.next_multiple_of(width) * depth;
         assert!(out.len() >= needed, "packing needs {needed} elements, not {}", out.len());
         if depth == 0 {
             return;
+        }
+        if width == 1 && m.col_stride() == 1 {
+            return (0..lanes).for_each(|lane| {
+                out[lane * depth..][..depth].copy_from_slice(&m.block(lane, 0, 1, depth).data()[..depth]);
+            });
         }
         for (panel, out) in out[..needed].chunks_exact_mut(width * depth).enumerate() {
             let first = panel * width;

@@ -1,102 +1,24 @@
-//! Packing the B panels of an implicit convolution straight from the image.
+//! Packing the panels of an implicit convolution from the padded image.
 //!
-//! A panel has `width` lanes, one for each of as many neighbouring outputs. A row of a panel holds, for one channel and
-//! one tap of the kernel, the input elements under that tap; where the tap lies in the padding, zero. Where these
-//! elements are in a plane of the image does not depend on the channel: a [`WindowPlan`] is made once for a panel and
-//! used for all channels, and for all images of a batch.
+//! A panel has one lane for each of as many neighbouring outputs. A step of it holds, for one channel and one tap of the
+//! kernel, the input elements under that tap. Outputs of one row of the image have adjacent elements, a "run"; the runs are the
+//! same for all steps, apart from the place of the step.
 
+#[cfg(target_arch = "x86_64")]
 use super::Isa;
 use super::microkernel::{Element, Steps};
-use std::ops::Range;
 
-/// Neighbouring lanes whose elements lie at equal distances in the plane.
+/// Lanes of an AVX-512 vector of `f32`.
+#[cfg(target_arch = "x86_64")]
+const LANES: usize = 16;
+
+/// Neighbouring lanes whose elements are adjacent.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     lane: usize,
     len: usize,
-    /// Index of the first element, from the start of the plane.
-    source: usize,
-}
-
-/// One vector load: lane `i` takes element `offset + i * stride` of the plane if the mask has its bit.
-///
-/// With stride 2 the mask has the bits of elements instead: two loads are made and every second element kept.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    offset: isize,
-    mask: u32,
-}
-
-/// Lanes of an AVX-512 vector of `f32`.
-const LANES: usize = 16;
-
-/// Where the elements of a panel come from, for every tap.
-#[derive(Debug, Default)]
-pub struct WindowPlan {
-    width: usize,
-    stride: usize,
-    plane: usize,
-    extent: usize,
-    runs: Vec<Run>,
-    /// The end of each tap in `runs`.
-    tap_ends: Vec<usize>,
-    loads: Vec<Load>,
-    /// The end in `loads` for each tap and vector.
-    vector_ends: Vec<usize>,
-}
-
-impl WindowPlan {
-    /// Starts anew, for panels of `width` lanes; neighbouring lanes of a run are `stride` elements apart. Planes of
-    /// neighbouring channels are `plane` elements apart, and runs may reach up to `extent` elements from the start of
-    /// their plane (more than `plane` to reach into other images).
-    pub fn reset(&mut self, width: usize, stride: usize, plane: usize, extent: usize) {
-        (self.width, self.stride, self.plane, self.extent) = (width, stride.max(1), plane, extent);
-        self.runs.clear();
-        self.tap_ends.clear();
-        self.loads.clear();
-        self.vector_ends.clear();
-    }
-
-    /// Adds to the tap in preparation `len` lanes from `lane` on, the first of which is element `source` of a plane.
-    ///
-    /// # Panics
-    /// When they leave the panel or the extent.
-    pub fn push_run(&mut self, lane: usize, len: usize, source: usize) {
-        if len == 0 {
-            return;
-        }
-        assert!(lane + len <= self.width, "lanes {lane}..{} of a panel of {}", lane + len, self.width);
-        let last = source + (len - 1) * self.stride;
-        assert!(last < self.extent, "element {last} of {}", self.extent);
-        self.runs.push(Run { lane, len, source });
-    }
-
-    /// Completes a tap: lanes without a run are zero.
-    pub fn end_tap(&mut self) {
-        let first = self.tap_ends.last().copied().unwrap_or(0);
-        self.tap_ends.push(self.runs.len());
-        for vector in 0..self.width.div_ceil(LANES) {
-            let lanes = vector * LANES..(vector + 1) * LANES;
-            for run in &self.runs[first..] {
-                let (start, end) = (run.lane.max(lanes.start), (run.lane + run.len).min(lanes.end));
-                if start < end {
-                    let bits = (start - lanes.start..end - lanes.start).map(|lane| 1u32 << (lane * self.load_step()));
-                    let offset =
-                        run.source as isize + (lanes.start as isize - run.lane as isize) * self.stride as isize;
-                    self.loads.push(Load { offset, mask: bits.sum() });
-                }
-            }
-            self.vector_ends.push(self.loads.len());
-        }
-    }
-
-    fn load_step(&self) -> usize {
-        if self.stride == 2 { 2 } else { 1 }
-    }
-
-    fn taps(&self) -> usize {
-        self.tap_ends.len()
-    }
+    /// The place of the first element.
+    place: usize,
 }
 
 /// Neighbouring lanes of a panel, and the places of their elements: the same for all steps, up to the place of the step.
@@ -122,7 +44,7 @@ impl Runs {
     pub fn push(&mut self, lane: usize, len: usize, place: usize) {
         assert!(lane + len <= self.width, "lanes {lane}..{} of a panel of {}", lane + len, self.width);
         self.reach = self.reach.max(place + len);
-        self.runs.push(Run { lane, len, source: place });
+        self.runs.push(Run { lane, len, place });
     }
 }
 
@@ -134,23 +56,6 @@ pub trait WindowElement: Element {
     /// # Panics
     /// When the table does not have as many steps as there is room for, or an element is outside of `data`.
     fn pack_runs(runs: &Runs, steps: Steps<'_, Self>, out: &mut [Self]);
-
-    /// Writes `rows` of a panel to `out`, `plan.width` elements each. Row `r` is tap `r % taps` of channel `r / taps`;
-    /// the plane of channel c starts at `image[c * plane]`.
-    ///
-    /// # Panics
-    /// When the image has no such channel or `out` is too short.
-    fn pack(plan: &WindowPlan, image: &[Self], rows: Range<usize>, out: &mut [Self]);
-}
-
-fn check<T>(plan: &WindowPlan, image: &[T], rows: &Range<usize>, out: &[T]) -> bool {
-    if rows.is_empty() {
-        return false;
-    }
-    assert!(plan.taps() > 0, "a plan without taps");
-    assert!((rows.end - 1) / plan.taps() * plan.plane + plan.extent <= image.len(), "rows {rows:?} exceed the image");
-    assert!(rows.len() * plan.width <= out.len(), "{} elements for {rows:?} of a panel", out.len());
-    true
 }
 
 impl WindowElement for f32 {
@@ -163,102 +68,11 @@ impl WindowElement for f32 {
         }
         runs_portable(runs, places, steps.data, out);
     }
-
-    fn pack(plan: &WindowPlan, image: &[f32], rows: Range<usize>, out: &mut [f32]) {
-        #[cfg(target_arch = "x86_64")]
-        if check(plan, image, &rows, out)
-            && plan.stride <= 2
-            && plan.width.is_multiple_of(LANES)
-            && Isa::current() == Isa::Avx512
-        {
-            // SAFETY: the processor has AVX-512F; the loads of a plan stay within its extent where their masks have a bit
-            // (`push_run`), the image reaches that far for each channel and `out` the room (`check`).
-            return unsafe {
-                if plan.stride == 1 {
-                    pack_avx512::<1>(plan, image, rows, out)
-                } else {
-                    pack_avx512::<2>(plan, image, rows, out)
-                }
-            };
-        }
-        pack_portable(plan, image, rows, out);
-    }
 }
 
 impl WindowElement for f64 {
     fn pack_runs(runs: &Runs, steps: Steps<'_, f64>, out: &mut [f64]) {
         runs_portable(runs, check_runs(runs, &steps, out), steps.data, out);
-    }
-
-    fn pack(plan: &WindowPlan, image: &[f64], rows: Range<usize>, out: &mut [f64]) {
-        pack_portable(plan, image, rows, out);
-    }
-}
-
-fn pack_portable<T: Element>(plan: &WindowPlan, image: &[T], rows: Range<usize>, out: &mut [T]) {
-    if !check(plan, image, &rows, out) {
-        return;
-    }
-    let taps = plan.taps();
-    for (row, out) in rows.zip(out.chunks_exact_mut(plan.width)) {
-        let (channel, tap) = (row / taps, row % taps);
-        let plane = &image[channel * plan.plane..][..plan.extent];
-        out.fill(T::zero());
-        let first = if tap == 0 { 0 } else { plan.tap_ends[tap - 1] };
-        for run in &plan.runs[first..plan.tap_ends[tap]] {
-            let to = &mut out[run.lane..run.lane + run.len];
-            if plan.stride == 1 {
-                to.copy_from_slice(&plane[run.source..run.source + run.len]);
-            } else {
-                to.iter_mut().zip(plane[run.source..].iter().step_by(plan.stride)).for_each(|(to, x)| *to = *x);
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As said in `WindowElement::pack` for `f32`.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-unsafe fn pack_avx512<const STRIDE: usize>(plan: &WindowPlan, image: &[f32], rows: Range<usize>, out: &mut [f32]) {
-    use std::arch::x86_64::*;
-    let (taps, vectors) = (plan.taps(), plan.width / LANES);
-    let even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    let mut to = out.as_mut_ptr();
-    let (mut channel, mut tap) = (rows.start / taps, rows.start % taps);
-    for _ in rows {
-        let plane = image.as_ptr().wrapping_add(channel * plan.plane);
-        for vector in tap * vectors..(tap + 1) * vectors {
-            let first = if vector == 0 { 0 } else { plan.vector_ends[vector - 1] };
-            let mut lanes = _mm512_setzero_ps();
-            for load in &plan.loads[first..plan.vector_ends[vector]] {
-                let from = plane.wrapping_offset(load.offset);
-                if STRIDE == 1 {
-                    // SAFETY: the mask selects elements within the extent only.
-                    lanes = unsafe { _mm512_mask_loadu_ps(lanes, load.mask as u16, from) };
-                } else {
-                    // SAFETY: as above.
-                    let (low, high) = unsafe {
-                        (
-                            _mm512_maskz_loadu_ps(load.mask as u16, from),
-                            _mm512_maskz_loadu_ps((load.mask >> LANES) as u16, from.wrapping_add(LANES)),
-                        )
-                    };
-                    // Lanes without a source are zero in `low` and `high`, whose bits may be joined.
-                    let some = _mm512_castps_si512(_mm512_permutex2var_ps(low, even, high));
-                    lanes = _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(lanes), some));
-                }
-            }
-            // SAFETY: `out` has `width` elements for each row.
-            unsafe {
-                _mm512_storeu_ps(to, lanes);
-                to = to.add(LANES);
-            }
-        }
-        tap += 1;
-        if tap == taps {
-            (channel, tap) = (channel + 1, 0);
-        }
     }
 }
 
@@ -275,7 +89,7 @@ crate::simd::per_isa! {
         out.fill(T::zero());
         for run in &runs.runs {
             for (step, place) in out.chunks_exact_mut(runs.width).zip(places) {
-                let from = &data[run.source + *place as usize..][..run.len];
+                let from = &data[run.place + *place as usize..][..run.len];
                 for (to, from) in step[run.lane..run.lane + run.len].iter_mut().zip(from) {
                     *to = *from;
                 }
@@ -324,7 +138,7 @@ unsafe fn runs_avx512(runs: &Runs, places: &[u32], data: *const f32, out: &mut [
             let (start, end) = (run.lane.max(first), (run.lane + run.len).min(first + LANES));
             if start < end {
                 let mask = (u16::MAX >> (LANES - (end - start))) << (start - first);
-                parts[count] = (data.wrapping_add(run.source + first).wrapping_sub(run.lane), mask);
+                parts[count] = (data.wrapping_add(run.place + first).wrapping_sub(run.lane), mask);
                 count += 1;
             }
         }
