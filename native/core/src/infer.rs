@@ -20,6 +20,9 @@ pub struct ShapeIo<'a> {
 pub type InferShape = fn(&Params, &mut ShapeIo<'_>) -> Result<()>;
 
 fn assign(slot: &mut Shape, shape: &Shape, kind: &str, index: usize) -> Result<()> {
+    if slot == shape {
+        return Ok(());
+    }
     let provided = slot.clone();
     if slot.assign(shape) {
         return Ok(());
@@ -108,6 +111,12 @@ impl DTypeIo<'_> {
 
 /// All inputs and outputs have one shape.
 pub fn same_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    if let [first, others @ ..] = &*io.ins
+        && first.is_known()
+        && others.iter().all(|s| s == first)
+    {
+        return (0..io.outs.len()).try_for_each(|i| assign(&mut io.outs[i], &io.ins[0], "output", i));
+    }
     let mut common = Shape::unknown();
     for (i, s) in io.ins.iter().enumerate() {
         assign(&mut common, s, "argument", i)?;

@@ -14,8 +14,15 @@ use crate::error::{Error, Result};
 pub type Dims = SmallVec<[i64; 6]>;
 
 /// The shape of an array, or what is known of it. `Shape::default()` knows nothing.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(Option<Dims>);
+
+impl Clone for Shape {
+    /// One copy of memory; the derived clone would go through the dimensions one by one.
+    fn clone(&self) -> Shape {
+        Shape(self.0.as_ref().map(|dims| Dims::from_slice(dims)))
+    }
+}
 
 impl Shape {
     /// A shape of which not even the rank is known.

@@ -6,6 +6,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -196,7 +197,57 @@ impl Drop for Chunk {
 
 static NEXT_REGION: AtomicU64 = AtomicU64::new(1);
 
-/// The chunks that an operation or a whole plan touches, in address order, each with whether it is written.
+/// Sorts chunks by address, so that two operations cannot wait for each other, and leaves each once, written if any use is.
+fn in_lock_order<C: Deref<Target = Chunk>, const N: usize>(chunks: &mut SmallVec<[(C, bool); N]>) {
+    let address = |c: &C| std::ptr::from_ref::<Chunk>(c) as usize;
+    chunks.sort_unstable_by_key(|(c, write)| (address(c), !*write));
+    chunks.dedup_by(|b, a| address(&a.0) == address(&b.0));
+}
+
+fn lock(chunk: &Chunk, write: bool) {
+    if write { chunk.lock.lock_exclusive() } else { chunk.lock.lock_shared() }
+}
+
+/// Releases what [`lock`] took, and marks a written chunk as changed.
+///
+/// # Safety
+/// The caller holds this lock and uses nothing under it any more.
+unsafe fn unlock(chunk: &Chunk, write: bool) {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if write {
+            chunk.version.fetch_add(1, Ordering::Release);
+            chunk.lock.unlock_exclusive();
+        } else {
+            chunk.lock.unlock_shared();
+        }
+    }
+}
+
+/// The locks of one operation that is not repeated.
+struct Locks<'a>(SmallVec<[(&'a Chunk, bool); 8]>);
+
+impl<'a> Locks<'a> {
+    fn take(reads: impl IntoIterator<Item = &'a NDArray>, writes: impl IntoIterator<Item = &'a NDArray>) -> Locks<'a> {
+        let mut chunks = SmallVec::new();
+        chunks.extend(reads.into_iter().map(|a| (&**a.chunk(), false)));
+        chunks.extend(writes.into_iter().map(|a| (&**a.chunk(), true)));
+        in_lock_order(&mut chunks);
+        chunks.iter().for_each(|(c, write)| lock(c, *write));
+        Locks(chunks)
+    }
+}
+
+impl Drop for Locks<'_> {
+    fn drop(&mut self) {
+        for (chunk, write) in self.0.iter().rev() {
+            // SAFETY: `take` took exactly these locks.
+            unsafe { unlock(chunk, *write) }
+        }
+    }
+}
+
+/// The chunks that a whole plan touches, in address order, each with whether it is written.
 pub struct Region {
     id: u64,
     chunks: SmallVec<[(Arc<Chunk>, bool); 6]>,
@@ -211,16 +262,13 @@ impl Region {
         let mut chunks: SmallVec<[(Arc<Chunk>, bool); 6]> =
             reads.into_iter().map(|a| (a.chunk().clone(), false)).collect();
         chunks.extend(writes.into_iter().map(|a| (a.chunk().clone(), true)));
-        chunks.sort_unstable_by_key(|(c, write)| (Arc::as_ptr(c) as usize, !*write));
-        chunks.dedup_by(|b, a| Arc::ptr_eq(&a.0, &b.0));
+        in_lock_order(&mut chunks);
         Region { id: NEXT_REGION.fetch_add(1, Ordering::Relaxed), chunks }
     }
 
-    /// Takes all the locks, in address order so that two regions cannot wait for each other.
+    /// Takes all the locks.
     pub fn lock(&mut self) -> RegionGuard<'_> {
-        for (chunk, write) in &self.chunks {
-            if *write { chunk.lock.lock_exclusive() } else { chunk.lock.lock_shared() }
-        }
+        self.chunks.iter().for_each(|(chunk, write)| lock(chunk, *write));
         RegionGuard { region: self }
     }
 
@@ -243,14 +291,7 @@ impl Drop for RegionGuard<'_> {
     fn drop(&mut self) {
         for (chunk, write) in self.region.chunks.iter().rev() {
             // SAFETY: this guard took exactly these locks in `Region::lock`.
-            unsafe {
-                if *write {
-                    chunk.version.fetch_add(1, Ordering::Release);
-                    chunk.lock.unlock_exclusive();
-                } else {
-                    chunk.lock.unlock_shared();
-                }
-            }
+            unsafe { unlock(chunk, *write) }
         }
     }
 }
@@ -325,28 +366,22 @@ impl Call {
         ins: impl IntoIterator<Item = &'a NDArray>,
         outs: impl IntoIterator<Item = (&'a NDArray, Req)>,
     ) -> Result<Call> {
-        let mut outputs: SmallVec<[Slot; 2]> = SmallVec::new();
-        for (array, req) in outs {
-            if req != Req::Null && !region.covers(array, true) {
-                return Err(Error::Internal("an output is not locked for writing".into()));
-            }
-            if req != Req::Null && outputs.iter().any(|o| o.req != Req::Null && overlap(&o.array, array)) {
-                return Err(Error::Value("two outputs of one operator share memory: give each its own array".into()));
-            }
-            outputs.push(Slot { ptr: start(array), array: array.clone(), req, shared_with: None });
+        let ins: SmallVec<[&NDArray; 6]> = ins.into_iter().collect();
+        let outs: SmallVec<[(&NDArray, Req); 4]> = outs.into_iter().collect();
+        if outs.iter().any(|(array, req)| *req != Req::Null && !region.covers(array, true)) {
+            return Err(Error::Internal("an output is not locked for writing".into()));
         }
-        let mut inputs: SmallVec<[Slot; 4]> = SmallVec::new();
-        for array in ins {
-            if !region.covers(array, false) {
-                return Err(Error::Internal("an input is not locked".into()));
-            }
-            let shared_with = outputs.iter().position(|o| o.req != Req::Null && overlap(&o.array, array));
-            if shared_with.is_some_and(|o| outputs[o].array.byte_range() != array.byte_range()) {
-                return Err(Error::Internal("an input partly overlaps an output".into()));
-            }
-            inputs.push(Slot { ptr: start(array), array: array.clone(), req: Req::Null, shared_with });
+        if ins.iter().any(|array| !region.covers(array, false)) {
+            return Err(Error::Internal("an input is not locked".into()));
         }
-        Ok(Call { region: region.id, ins: inputs, outs: outputs })
+        let shared = sharing(&ins, &outs)?;
+        let slot =
+            |array: &NDArray, req, shared_with| Slot { ptr: start(array), array: array.clone(), req, shared_with };
+        Ok(Call {
+            region: region.id,
+            ins: ins.iter().zip(shared).map(|(array, shared_with)| slot(array, Req::Null, shared_with)).collect(),
+            outs: outs.iter().map(|(array, req)| slot(array, *req, None)).collect(),
+        })
     }
 
     /// Runs a kernel on the operands.
@@ -372,6 +407,46 @@ impl Call {
     pub fn shares_memory(&self, i: usize) -> Option<usize> {
         self.ins[i].shared_with
     }
+}
+
+/// For every input the output that lies in exactly the same memory.
+///
+/// # Errors
+/// Outputs that overlap, or an input that partly overlaps an output.
+fn sharing(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
+    let wanted = |i: usize| outs[i].1 != Req::Null;
+    for i in 1..outs.len() {
+        if wanted(i) && (0..i).any(|k| wanted(k) && overlap(outs[i].0, outs[k].0)) {
+            return Err(Error::Value("two outputs of one operator share memory: give each its own array".into()));
+        }
+    }
+    let mut shared = SmallVec::new();
+    for array in ins {
+        let with = (0..outs.len()).find(|k| wanted(*k) && overlap(outs[*k].0, array));
+        if with.is_some_and(|k| outs[k].0.byte_range() != array.byte_range()) {
+            return Err(Error::Internal("an input partly overlaps an output".into()));
+        }
+        shared.push(with);
+    }
+    Ok(shared)
+}
+
+/// Runs a kernel once: what a [`Region`] and a [`Call`] do for a kernel that runs again and again.
+///
+/// # Errors
+/// Those of [`Call::new`] and of the kernel.
+pub fn call_once<R>(
+    ins: &[&NDArray],
+    outs: &[(&NDArray, Req)],
+    kernel: impl FnOnce(&[In<'_>], &mut [Out<'_>]) -> Result<R>,
+) -> Result<R> {
+    let shared = sharing(ins, outs)?;
+    let _locks = Locks::take(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
+    let mut inputs: SmallVec<[In<'_>; 6]> = SmallVec::new();
+    inputs.extend(ins.iter().zip(shared).map(|(array, shared_with)| In { ptr: start(array), array, shared_with }));
+    let mut outputs: SmallVec<[Out<'_>; 4]> = SmallVec::new();
+    outputs.extend(outs.iter().map(|(array, req)| Out { ptr: start(array), array, req: *req, life: PhantomData }));
+    kernel(&inputs, &mut outputs)
 }
 
 /// Whether two arrays have a byte in common.
@@ -571,16 +646,14 @@ pub fn in_out<'s, T: Element, U: Element>(
 
 /// Runs `f` on the array's bytes under its lock for reading.
 pub fn read_bytes<R>(array: &NDArray, f: impl FnOnce(&[u8]) -> R) -> R {
-    let mut region = Region::new([array], []);
-    let _guard = region.lock();
+    let _locks = Locks::take([array], []);
     // SAFETY: locked for reading while `f` runs; in bounds and initialised.
     f(unsafe { std::slice::from_raw_parts(start(array).as_ptr(), array.byte_range().len()) })
 }
 
 /// Runs `f` on the array's bytes under its lock for writing. Elements of type bool must stay 0 or 1.
 pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
-    let mut region = Region::new([], [array]);
-    let _guard = region.lock();
+    let _locks = Locks::take([], [array]);
     // SAFETY: locked for writing while `f` runs; in bounds and initialised.
     f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr(), array.byte_range().len()) })
 }
@@ -591,8 +664,7 @@ pub fn write_bytes<R>(array: &NDArray, f: impl FnOnce(&mut [u8]) -> R) -> R {
 /// `T` is not the array's element type.
 pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> Result<R> {
     check_dtype::<T>(array.dtype())?;
-    let mut region = Region::new([array], []);
-    let _guard = region.lock();
+    let _locks = Locks::take([array], []);
     // SAFETY: locked for reading while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts(start(array).as_ptr().cast(), array.len()) }))
 }
@@ -603,8 +675,7 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
 /// `T` is not the array's element type.
 pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
     check_dtype::<T>(array.dtype())?;
-    let mut region = Region::new([], [array]);
-    let _guard = region.lock();
+    let _locks = Locks::take([], [array]);
     // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
 }
@@ -618,8 +689,7 @@ pub fn copy_out<T: Element>(array: &NDArray, out: &mut [T]) -> Result<()> {
     if out.len() != array.len() {
         return Err(Error::Value(format!("{} elements do not fit into {}", array.len(), out.len())));
     }
-    let mut region = Region::new([array], []);
-    let _guard = region.lock();
+    let _locks = Locks::take([array], []);
     // SAFETY: locked for reading, of this type and length; `out` is foreign to the chunk because it is borrowed mutably.
     unsafe { std::ptr::copy_nonoverlapping(start(array).as_ptr().cast(), out.as_mut_ptr(), out.len()) };
     Ok(())
@@ -631,8 +701,7 @@ pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
     if bytes != target.byte_range().len() {
         return Err(Error::Internal("a copy between arrays of different sizes".into()));
     }
-    let mut region = Region::new([source], [target]);
-    let _guard = region.lock();
+    let _locks = Locks::take([source], [target]);
     // SAFETY: both are locked and in bounds; `ptr::copy` allows overlap.
     unsafe { std::ptr::copy(start(source).as_ptr(), start(target).as_ptr(), bytes) };
     Ok(())

@@ -14,7 +14,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, Forward, KernelFn, OpCtx, OpDef, RandomKey, RandomSource};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{Call, Region, Req};
+use ferromx_core::storage::{Req, call_once};
 
 use crate::registry;
 
@@ -226,10 +226,8 @@ impl Case {
     fn call(&self, kernel: KernelFn, ins: &[NDArray], outs: &[NDArray], req: Req) -> Result<()> {
         let random = Counter(AtomicU64::new(0));
         let ctx = self.context(&random);
-        let mut region = Region::new(ins, outs);
-        let call = Call::new(&region, ins, outs.iter().map(|o| (o, req)))?;
-        let mut guard = region.lock();
-        call.with(&mut guard, |i, o| kernel(&ctx, i, o))
+        let outs: Vec<_> = outs.iter().map(|o| (o, req)).collect();
+        call_once(&ins.iter().collect::<Vec<_>>(), &outs, |i, o| kernel(&ctx, i, o))
     }
 
     fn repeat_in_place(

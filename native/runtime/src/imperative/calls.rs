@@ -1,13 +1,14 @@
 //! Parsed operator calls, kept so that a call site parses its parameters once.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::tape::{Tensor, record};
 use crate::graph::op_call;
@@ -24,19 +25,27 @@ pub struct PreparedCall {
 /// Distinct calls kept per thread; beyond that the oldest generation is dropped at once.
 const CAPACITY: usize = 4096;
 
-#[derive(PartialEq, Eq, Hash)]
-struct Key {
-    op: *const u8,
+/// A call and what it is found by: operator, parameters as they were written, number of inputs.
+struct Known {
+    op: &'static str,
+    attrs: Vec<(String, String)>,
     inputs: usize,
-    attrs: String,
+    hash: u64,
+    call: Rc<PreparedCall>,
+}
+
+#[derive(Default)]
+struct Calls {
+    table: HashTable<Known>,
+    hasher: DefaultHashBuilder,
 }
 
 thread_local! {
-    static CALLS: RefCell<HashMap<Key, Rc<PreparedCall>>> = RefCell::default();
+    static CALLS: RefCell<Calls> = RefCell::default();
 }
 
-/// The call of `op` (a name from the registry) with these attributes, from the cache if it was parsed before. A variadic
-/// operator's number of inputs is filled in from `inputs` if the attributes leave it out.
+/// The call of `op` (a name from the registry) with these attributes, from the cache if it was parsed before; looking it up
+/// allocates nothing. A variadic operator's number of inputs is filled in from `inputs` if the attributes leave it out.
 ///
 /// # Errors
 /// Parameters that do not parse.
@@ -45,30 +54,42 @@ pub fn prepare<'a>(
     attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     inputs: usize,
 ) -> Result<Rc<PreparedCall>> {
-    let mut text = String::new();
-    for (k, v) in attrs.clone() {
-        text.push_str(k);
-        text.push('\u{1}');
-        text.push_str(v);
-        text.push('\u{2}');
-    }
-    let key = Key { op: op.as_ptr(), inputs, attrs: text };
-    if let Some(call) = CALLS.with_borrow(|calls| calls.get(&key).cloned()) {
+    let same = |known: &Known| {
+        let mut given = attrs.clone();
+        std::ptr::eq(known.op, op)
+            && known.inputs == inputs
+            && known.attrs.iter().all(|(k, v)| given.next().is_some_and(|(key, value)| key == k && value == v))
+            && given.next().is_none()
+    };
+    let (hash, found) = CALLS.with_borrow(|calls| {
+        let mut state = calls.hasher.build_hasher();
+        (op.as_ptr(), inputs).hash(&mut state);
+        attrs.clone().for_each(|pair| pair.hash(&mut state));
+        let hash = state.finish();
+        (hash, calls.table.find(hash, same).map(|known| known.call.clone()))
+    });
+    if let Some(call) = found {
         return Ok(call);
     }
+    let written: Vec<_> = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let call = Rc::new(parse(op, &written, inputs)?);
+    let known = Known { op, attrs: written, inputs, hash, call: call.clone() };
+    CALLS.with_borrow_mut(|calls| {
+        if calls.table.len() >= CAPACITY {
+            calls.table.clear();
+        }
+        calls.table.insert_unique(hash, known, |known| known.hash);
+    });
+    Ok(call)
+}
+
+fn parse(op: &'static str, written: &[(String, String)], inputs: usize) -> Result<PreparedCall> {
     let count = ferromx_ops::registry::find(op)?.1.key_var_num_args();
-    let mut attrs: Attrs = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let mut attrs: Attrs = written.iter().cloned().collect();
     if !count.is_empty() {
         attrs.entry(count.into()).or_insert_with(|| inputs.to_string());
     }
-    let call = Rc::new(PreparedCall { op: op_call(op, &attrs)?, attrs });
-    CALLS.with_borrow_mut(|calls| {
-        if calls.len() >= CAPACITY {
-            calls.clear();
-        }
-        calls.insert(key, call.clone());
-    });
-    Ok(call)
+    Ok(PreparedCall { op: op_call(op, &attrs)?, attrs })
 }
 
 /// Runs an operator by name on tensors, recording it where the thread records. Outputs go to `outputs`, or to new tensors if that

@@ -9,7 +9,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Forward, KernelFn, OpCtx};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{Call, Region, Req, overlap};
+use ferromx_core::storage::{Req, call_once, overlap};
 use smallvec::SmallVec;
 
 use crate::executor::copy_kernel;
@@ -19,10 +19,8 @@ use crate::symbol::OpCall;
 /// A list of arrays, short as a rule.
 pub type Arrays = SmallVec<[NDArray; 4]>;
 
-/// Runs an operator and returns all its outputs, hidden ones included.
-///
-/// `outputs` may give arrays to write the visible outputs to; an empty list makes new ones. `context` places the outputs of
-/// operators without inputs.
+/// Runs an operator. `outputs` holds the arrays that the first outputs are written to; new ones are added to it for the others,
+/// hidden ones included. `context` places the outputs of operators without inputs.
 ///
 /// # Errors
 /// Wrong number of arrays, shapes and types that do not fit, arrays on several devices, those of the kernel; all with the
@@ -31,19 +29,13 @@ pub fn invoke(
     op: &OpCall,
     context: Option<Context>,
     inputs: &[NDArray],
-    outputs: &[NDArray],
+    outputs: &mut Arrays,
     is_train: bool,
-) -> Result<Arrays> {
+) -> Result<()> {
     run_op(op, context, inputs, outputs, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
 }
 
-fn run_op(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[NDArray],
-    given: &[NDArray],
-    is_train: bool,
-) -> Result<Arrays> {
+fn run_op(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut Arrays, is_train: bool) -> Result<()> {
     let def = op.def;
     if let Some(n) = def.num_inputs(&op.params) {
         ensure!(
@@ -65,38 +57,29 @@ fn run_op(
             }
             first.context()
         }
-        None => context.or_else(|| given.first().map(NDArray::context)).unwrap_or_default(),
+        None => context.or_else(|| outs.first().map(NDArray::context)).unwrap_or_default(),
     };
     let n = def.num_outputs(&op.params);
-    ensure!(given.len() <= n, "{} output arrays were given, but there are {n} outputs", given.len());
+    ensure!(outs.len() <= n, "{} output arrays were given, but there are {n} outputs", outs.len());
     if let Forward::Dynamic(f) = def.forward_on(context.device_type)? {
         let ctx =
             OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache: None, context };
-        return place_dynamic(f(&ctx, inputs)?, given);
+        return place_dynamic(f(&ctx, inputs)?, outs);
     }
-    let (shapes, dtypes) = infer(op, inputs, given, n)?;
-    let mut outs = Arrays::with_capacity(n);
-    for k in 0..n {
-        outs.push(match given.get(k) {
-            Some(a) => a.clone(),
-            None => NDArray::empty(&shapes[k], dtypes[k].unwrap_or(DType::F32), context)?,
-        });
-    }
+    infer(op, context, inputs, outs, n)?;
     let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(context.device_type)? {
         Forward::Kernel(kernel) => (kernel, def.mutates),
         Forward::View => (copy_kernel, &[]),
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
-    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, &outs, is_train, context)?;
-    Ok(outs)
+    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, is_train, context)
 }
 
 /// Puts outputs whose shapes were not known before into the arrays that were given for them.
-fn place_dynamic(made: Vec<NDArray>, given: &[NDArray]) -> Result<Arrays> {
-    let mut outs = Arrays::with_capacity(made.len());
+fn place_dynamic(made: Vec<NDArray>, outs: &mut Arrays) -> Result<()> {
     for (k, array) in made.into_iter().enumerate() {
-        let Some(target) = given.get(k) else {
+        let Some(target) = outs.get(k) else {
             outs.push(array);
             continue;
         };
@@ -110,26 +93,27 @@ fn place_dynamic(made: Vec<NDArray>, given: &[NDArray]) -> Result<Arrays> {
             target.dtype()
         );
         target.copy_from(&array)?;
-        outs.push(target.clone());
     }
-    Ok(outs)
+    Ok(())
 }
 
-type Inferred = (SmallVec<[Shape; 4]>, SmallVec<[Option<DType>; 4]>);
-
-fn infer(op: &OpCall, inputs: &[NDArray], given: &[NDArray], n: usize) -> Result<Inferred> {
-    let mut ins: SmallVec<[Shape; 6]> = inputs.iter().map(|a| a.shape().clone()).collect();
-    let mut outs: SmallVec<[Shape; 4]> = given.iter().map(|a| a.shape().clone()).collect();
-    outs.resize(n, Shape::unknown());
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
-    if let Some((k, s)) = outs.iter().enumerate().find(|(_, s)| !s.is_known()) {
+/// Infers shapes and types, checks those of the given outputs against them, and adds the outputs that are missing.
+fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n: usize) -> Result<()> {
+    let mut in_shapes: SmallVec<[Shape; 6]> = SmallVec::new();
+    in_shapes.extend(inputs.iter().map(|a| a.shape().clone()));
+    let mut shapes: SmallVec<[Shape; 4]> = SmallVec::new();
+    shapes.extend((0..n).map(|k| outs.get(k).map_or(Shape::unknown(), |a| a.shape().clone())));
+    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
+    if let Some((k, s)) = shapes.iter().enumerate().find(|(_, s)| !s.is_known()) {
         return Err(Error::Value(format!("the shape of output {k} cannot be inferred (known so far: {s})")));
     }
     let mut in_types: SmallVec<[Option<DType>; 6]> = inputs.iter().map(|a| Some(a.dtype())).collect();
-    let mut out_types: SmallVec<[Option<DType>; 4]> = given.iter().map(|a| Some(a.dtype())).collect();
-    out_types.resize(n, None);
-    (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut in_types, outs: &mut out_types })?;
-    Ok((outs, out_types))
+    let mut types: SmallVec<[Option<DType>; 4]> = (0..n).map(|k| outs.get(k).map(NDArray::dtype)).collect();
+    (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut in_types, outs: &mut types })?;
+    for k in outs.len()..n {
+        outs.push(NDArray::empty(&shapes[k], types[k].unwrap_or(DType::F32), context)?);
+    }
+    Ok(())
 }
 
 /// Runs a kernel on arrays. An input that overlaps an output is copied first, unless the kernel can work in place on the pair.
@@ -144,26 +128,23 @@ pub fn run(
     is_train: bool,
     context: Context,
 ) -> Result<()> {
-    let mut ins: Arrays = inputs.iter().cloned().collect();
-    for i in 0..ins.len() {
-        if mutates.contains(&i) {
-            continue;
-        }
-        let clash = outputs.iter().enumerate().any(|(k, out)| {
-            let same = ins[i].byte_range() == out.byte_range() && ins[i].dtype() == out.dtype();
-            overlap(&ins[i], out) && !(same && inplace.contains(&(i, k)))
+    let clashes = |i: usize, input: &NDArray| {
+        let output = outputs.iter().enumerate().any(|(k, out)| {
+            let same = input.byte_range() == out.byte_range() && input.dtype() == out.dtype();
+            overlap(input, out) && !(same && inplace.contains(&(i, k)))
         });
-        let state = mutates.iter().any(|m| inputs.get(*m).is_some_and(|state| overlap(&ins[i], state)));
-        if clash || state {
-            ins[i] = ins[i].to_context(context)?;
+        output || mutates.iter().any(|m| inputs.get(*m).is_some_and(|state| overlap(input, state)))
+    };
+    let mut copies: SmallVec<[(usize, NDArray); 1]> = SmallVec::new();
+    for (i, input) in inputs.iter().enumerate() {
+        if !mutates.contains(&i) && clashes(i, input) {
+            copies.push((i, input.to_context(context)?));
         }
     }
-    let writes: Arrays = outputs.iter().cloned().chain(mutates.iter().filter_map(|m| ins.get(*m).cloned())).collect();
-    // An update operator may write its result over one of its states' or inputs' memory; outputs that are mutable inputs too
-    // would be written twice.
-    let mut region = Region::new(&ins, &writes);
-    let call = Call::new(&region, &ins, writes.iter().map(|a| (a, Req::Write)))?;
+    let mut ins: SmallVec<[&NDArray; 6]> = inputs.iter().collect();
+    copies.iter().for_each(|(i, copy)| ins[*i] = copy);
+    let states = mutates.iter().filter_map(|m| inputs.get(*m));
+    let outs: SmallVec<[(&NDArray, Req); 4]> = outputs.iter().chain(states).map(|a| (a, Req::Write)).collect();
     let ctx = OpCtx { op: name, params, is_train, random: random::device(context), cache: None, context };
-    let mut guard = region.lock();
-    call.with(&mut guard, |ins, outs| kernel(&ctx, ins, outs))
+    call_once(&ins, &outs, |ins, outs| kernel(&ctx, ins, outs))
 }

@@ -11,6 +11,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use parking_lot::{Mutex, RwLock};
+use smallvec::smallvec;
 
 use super::invoke::{Arrays, invoke, run};
 use crate::graph::{Action, Graph, entry};
@@ -183,23 +184,26 @@ pub fn record(
     inputs: &[Arc<Tensor>],
     outputs: &[Arc<Tensor>],
 ) -> Result<Vec<Arc<Tensor>>> {
-    let arrays =
-        inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>().map_err(|e| e.in_operator(op.name, op.name))?;
+    let mut arrays = Arrays::new();
+    for tensor in inputs {
+        arrays.push(tensor.array().map_err(|e| e.in_operator(op.name, op.name))?);
+    }
     let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
-    let given = outputs.iter().map_while(|t| t.array().ok()).collect::<Arrays>();
+    let mut results = Arrays::new();
+    results.extend(outputs.iter().map_while(|t| t.array().ok()));
     ensure!(
         !recorded || !outputs.iter().any(|t| t.is_recorded()),
         "operator {} would overwrite an array that the tape needs: while recording, write results to new arrays",
         op.name
     );
-    let results = invoke(op, context, &arrays, &given, is_training())?;
+    invoke(op, context, &arrays, &mut results, is_training())?;
     let visible = op.def.num_visible(&op.params);
     let node = recorded.then(|| {
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
         Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone() })
     });
     let mut tensors = Vec::with_capacity(visible);
-    for (k, array) in results.into_iter().take(visible).enumerate() {
+    for (k, array) in results.drain(..visible).enumerate() {
         let tensor = match outputs.get(k) {
             Some(t) => {
                 if t.is_empty() {
@@ -370,7 +374,7 @@ fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
         Req::Write | Req::Inplace => target.copy_from(&value.reshape(target.shape())?)?,
         Req::Add => {
             let add = crate::graph::op_call("_grad_add", &Attrs::new())?;
-            invoke(&add, None, &[target.clone(), value], &[target], false)?;
+            invoke(&add, None, &[target.clone(), value], &mut smallvec![target], false)?;
         }
     }
     gradient.array.set_fresh_gradient(true);
@@ -379,7 +383,8 @@ fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
 
 fn ones_like(array: &NDArray) -> Result<NDArray> {
     let op = crate::graph::op_call("ones_like", &Attrs::new())?;
-    let mut out = invoke(&op, None, std::slice::from_ref(array), &[], false)?;
+    let mut out = Arrays::new();
+    invoke(&op, None, std::slice::from_ref(array), &mut out, false)?;
     out.pop().ok_or_else(|| Error::Internal("ones_like has no output".into()))
 }
 
