@@ -1,4 +1,4 @@
-"""Measures FerroMX beside MXNet 1.9.1 and PyTorch in one interleaved run.
+"""Measures FerroMX beside MXNet 1.9.1, PyTorch and ONNX Runtime in one interleaved run.
 
     python3 tests/bench/bench.py [--threads 1,2] [--rounds 9] [--seconds 0.15] [--filter TEXT] [--quick]
 
@@ -6,8 +6,8 @@ Each contestant is a process of its own. In every round each of them runs the wo
 else the machine does strikes all alike. With one thread the times are those of the processor, with more those of the clock;
 of a contestant's variants the fastest counts. The ratio is `best peer's median / ours`: above 1, FerroMX is faster.
 
-The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON and BENCH_TORCH_PYTHON. A peer that is
-not named, or does not start, is left out.
+The peers' Python interpreters are named by the environment variables BENCH_MXNET_PYTHON, BENCH_TORCH_PYTHON and
+BENCH_ONNXRUNTIME_PYTHON (which needs the package onnx too). A peer that is not named, or does not start, is left out.
 """
 
 import argparse
@@ -24,6 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # OpenMP's threads look for work for up to 0.2 s before they sleep, which would cost the next contestant's turn.
 PAUSE = {"cpu": 0, "wall": 0.25}
+# Names, and the modules that variables and workers are called after.
+PEERS = (("MXNet", "mxnet"), ("PyTorch", "torch"), ("ONNX Runtime", "onnxruntime"))
 
 
 class Contestant:
@@ -57,18 +59,15 @@ def contestants(library, threads):
     ours = [sys.executable, "worker_ferromx.py", library]
     yield Contestant("FerroMX", ours, threads)
     yield Contestant("FerroMX exact", ours, threads, {"MXNET_EXACT_CONV": "1"})
-    for name, variable, script in (
-        ("MXNet", "BENCH_MXNET_PYTHON", "worker_mxnet.py"),
-        ("PyTorch", "BENCH_TORCH_PYTHON", "worker_torch.py"),
-    ):
+    for name, module in PEERS:
+        variable = f"BENCH_{module.upper()}_PYTHON"
         python = os.environ.get(variable)
-        module = script[len("worker_") : -len(".py")]
         if not python:
             print(f"{name} is left out: {variable} names no Python interpreter")
         elif subprocess.run([python, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode != 0:
             print(f"{name} is left out: {python} cannot import {module}")
         else:
-            yield Contestant(name, [python, script], threads)
+            yield Contestant(name, [python, f"worker_{module}.py"], threads)
 
 
 def takes_part(contestant, workload):
@@ -95,14 +94,14 @@ def row(workload, results):
         median, least = results[name]
         return f"{median:.3g} ({least:.3g})"
 
-    peers = [results[name] for name in ("MXNet", "PyTorch") if name in results]
+    peers = [results[name] for name, _ in PEERS if name in results]
 
     def ratio(name, which):
         if not peers or name not in results:
             return "-"
         return f"{min(peer[which] for peer in peers) / results[name][which]:.2f}"
 
-    names = ("FerroMX", "FerroMX exact", "MXNet", "PyTorch")
+    names = ("FerroMX", "FerroMX exact", *(name for name, _ in PEERS))
     ratios = (ratio("FerroMX", 0), ratio("FerroMX", 1), ratio("FerroMX exact", 0))
     return " | ".join([workload.name, *map(cell, names), *ratios, f">= {workload.goal:g} |"])
 
@@ -135,8 +134,9 @@ def main():
         clock = "cpu" if threads == 1 else "wall"
         load = os.getloadavg()[0]
         print(f"\n{threads} thread{'s' * (threads > 1)}, {clock} milliseconds: median (least); load {load:.1f} at the start\n")
-        print("| workload | FerroMX | exact | MXNet | PyTorch | ratio | ratio of the least | ratio, exact | goal |")
-        print("|---|---|---|---|---|---|---|---|---|", flush=True)
+        columns = ["workload", "FerroMX", "exact", *(name for name, _ in PEERS), "ratio", "ratio of the least", "ratio, exact", "goal"]
+        print(f"| {' | '.join(columns)} |")
+        print("|" + "---|" * len(columns), flush=True)
         field = list(contestants(options.library, threads))
         for workload in chosen:
             entered = [c for c in field if takes_part(c, workload)]

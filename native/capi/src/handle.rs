@@ -7,7 +7,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpDef;
 use ferromx_ops::registry;
 use ferromx_runtime::executor::Executor;
-use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::imperative::{Tensor, Tensors};
 use ferromx_runtime::io::DataIter;
 use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
@@ -149,6 +149,22 @@ getters! {
     predictor -> Predictor(Arc<Predictor>), "Predictor";
     /// The list of arrays of a handle.
     nd_list -> NdList(Arc<NdList>), "NDList";
+}
+
+/// The arrays of some handles.
+///
+/// # Errors
+/// As for [`tensor`].
+pub fn tensors(handles: impl Iterator<Item = u64>) -> Result<Tensors> {
+    let table = TABLE.read();
+    let mut found = Tensors::new();
+    for handle in handles {
+        match find(&table, handle, "NDArray")?.1 {
+            Object::Tensor(tensor) => found.push(tensor.clone()),
+            other => return Err(wrong_kind(handle, other, "NDArray")),
+        }
+    }
+    Ok(found)
 }
 
 /// The graph of a symbol handle.

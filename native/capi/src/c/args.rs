@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
-use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::symbol::Symbol;
 use smallvec::SmallVec;
 
@@ -17,9 +16,6 @@ use crate::handle;
 
 /// Keys and values as they came.
 pub type Pairs<'a> = SmallVec<[(Cow<'a, str>, Cow<'a, str>); 8]>;
-
-/// A few arrays.
-pub type Tensors = SmallVec<[Arc<Tensor>; 4]>;
 
 fn null(what: &str) -> Error {
     Error::Value(format!("the pointer {what} is null"))
@@ -97,7 +93,7 @@ pub fn array(handle: NDArrayHandle) -> Result<NDArray> {
 
 /// The tensors of `n` handles.
 pub fn tensors(handles: *const NDArrayHandle, n: usize, what: &str) -> Result<Tensors> {
-    slice(handles, n, what)?.iter().map(|h| handle::tensor(id(*h))).collect()
+    handle::tensors(slice(handles, n, what)?.iter().map(|h| id(*h)))
 }
 
 /// The arrays of `n` handles.

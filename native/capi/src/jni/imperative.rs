@@ -1,25 +1,23 @@
 //! Operators on arrays, and autograd.
 
-use std::sync::Arc;
-
 use ferromx_core::error::Error;
 use ferromx_core::storage::Req;
-use ferromx_runtime::imperative::{self, GradientRequest, Tensor};
+use ferromx_runtime::imperative::{self, GradientRequest, Tensors};
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jdouble, jlong};
 
 use super::{Result, ints, longs, native, new_longs, pairs, same_length};
 use crate::handle::{self, insert_tensor, tensor};
 
-fn tensors(handles: &[jlong]) -> Result<Vec<Arc<Tensor>>> {
-    Ok(handles.iter().map(|h| tensor(*h as u64)).collect::<ferromx_core::error::Result<_>>()?)
+fn tensors(handles: &[jlong]) -> Result<Tensors> {
+    Ok(handle::tensors(handles.iter().map(|h| *h as u64))?)
 }
 
 /// Runs an operator that has one visible output; returns its handle, or `out`.
 fn one_output(op: jlong, inputs: &[jlong], attrs: &[(&str, &str)], out: jlong) -> Result<jlong> {
     let (name, _) = handle::operator_of(op as u64)?;
     let inputs = tensors(inputs)?;
-    let outputs = if out == 0 { Vec::new() } else { vec![tensor(out as u64)?] };
+    let outputs = tensors(if out == 0 { &[] } else { std::slice::from_ref(&out) })?;
     let mut results = imperative::call(name, attrs.iter().copied(), &inputs, &outputs)?;
     match (out, results.pop()) {
         (0, Some(result)) if results.is_empty() => Ok(insert_tensor(result) as jlong),
@@ -37,7 +35,7 @@ native! {
     {
         let (name, _) = handle::operator_of(op as u64)?;
         let inputs = tensors(&longs(env, &inputs, "inputs")?)?;
-        let given = if outputs.is_null() { Vec::new() } else { tensors(&longs(env, &outputs, "outputs")?)? };
+        let given = if outputs.is_null() { Tensors::new() } else { tensors(&longs(env, &outputs, "outputs")?)? };
         let attrs = pairs(env, &keys, &values)?;
         let results = imperative::call(name, attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())), &inputs, &given)?;
         if !outputs.is_null() {

@@ -10,7 +10,7 @@ use ferromx_core::error::Result;
 use ferromx_core::params::Attrs;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::tape::{Tensor, record};
+use super::tape::{Tensor, Tensors, record};
 use crate::graph::op_call;
 use crate::symbol::OpCall;
 
@@ -102,7 +102,7 @@ pub fn call<'a>(
     attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     inputs: &[Arc<Tensor>],
     outputs: &[Arc<Tensor>],
-) -> Result<Vec<Arc<Tensor>>> {
+) -> Result<Tensors> {
     let prepared = prepare(op, attrs, inputs.len())?;
     let context = match prepared.attrs.get("ctx") {
         Some(text) if inputs.is_empty() && !text.is_empty() => {

@@ -8,6 +8,7 @@ mod views;
 pub use calls::{PreparedCall, call, prepare};
 pub use invoke::{invoke, run};
 pub use tape::{
-    GradientRequest, Tensor, backward, is_recording, is_training, mark_variables, record, set_recording, set_training,
+    GradientRequest, Tensor, Tensors, backward, is_recording, is_training, mark_variables, record, set_recording,
+    set_training,
 };
 pub use views::{at, reshape, slice};

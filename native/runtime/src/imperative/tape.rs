@@ -11,7 +11,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use parking_lot::{Mutex, RwLock};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::invoke::{Arrays, invoke, run};
 use crate::graph::{Action, Graph, entry};
@@ -154,6 +154,9 @@ impl Tensor {
     }
 }
 
+/// A few tensors.
+pub type Tensors = SmallVec<[Arc<Tensor>; 4]>;
+
 /// Marks tensors as variables whose gradients are to be computed.
 ///
 /// # Errors
@@ -183,7 +186,7 @@ pub fn record(
     context: Option<ferromx_core::context::Context>,
     inputs: &[Arc<Tensor>],
     outputs: &[Arc<Tensor>],
-) -> Result<Vec<Arc<Tensor>>> {
+) -> Result<Tensors> {
     let mut arrays = Arrays::new();
     for tensor in inputs {
         arrays.push(tensor.array().map_err(|e| e.in_operator(op.name, op.name))?);
@@ -202,7 +205,7 @@ pub fn record(
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
         Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone() })
     });
-    let mut tensors = Vec::with_capacity(visible);
+    let mut tensors = Tensors::with_capacity(visible);
     for (k, array) in results.drain(..visible).enumerate() {
         let tensor = match outputs.get(k) {
             Some(t) => {
@@ -453,7 +456,7 @@ impl<'g> Evaluator<'g> {
     }
 
     /// Puts an operator whose outputs are known on the new tape, without computing it a second time.
-    fn replay(&self, i: usize, op: &OpCall, attrs: &Attrs, inputs: &[Arc<Tensor>]) -> Result<Vec<Arc<Tensor>>> {
+    fn replay(&self, i: usize, op: &OpCall, attrs: &Attrs, inputs: &[Arc<Tensor>]) -> Result<Tensors> {
         let n = op.def.num_outputs(&op.params);
         let outputs = (0..n).map(|k| self.take(entry(i, k))?.array()).collect::<Result<Arrays>>()?;
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;

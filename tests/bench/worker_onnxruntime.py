@@ -1,0 +1,69 @@
+"""Runs workloads in ONNX Runtime: inference with constant weights, on the processor."""
+
+import os
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import workloads
+from protocol import serve
+
+
+def values(shape):
+    return np.array(workloads.numbers(int(np.prod(shape))), dtype=np.float32).reshape(shape)
+
+
+def session(node, data, weights):
+    """A session for one operator on `data` whose weights are part of the model, as a function that runs it."""
+    constants = [numpy_helper.from_array(values(shape), name) for name, shape in weights.items()]
+    graph = helper.make_graph(
+        [node],
+        "layer",
+        [helper.make_tensor_value_info("data", TensorProto.FLOAT, data)],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, None)],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
+    running = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    binding = running.io_binding()
+    binding.bind_ortvalue_input("data", onnxruntime.OrtValue.ortvalue_from_numpy(values(data)))
+    binding.bind_output("output")
+    return {"": lambda: running.run_with_iobinding(binding)}
+
+
+def gemm(n):
+    return session(helper.make_node("MatMul", ["data", "weight"], ["output"]), (n, n), {"weight": (n, n)})
+
+
+def layer(args):
+    data, filters = args["data"], args["filters"]
+    if args["op"] == "FullyConnected":
+        node = helper.make_node("Gemm", ["data", "weight", "bias"], ["output"], transB=1)
+        return session(node, data, {"weight": (filters, data[1]), "bias": (filters,)})
+    k, groups = args["kernel"], args.get("groups", 1)
+    node = helper.make_node(
+        "Conv",
+        ["data", "weight", "bias"],
+        ["output"],
+        kernel_shape=[k, k],
+        strides=[args["stride"]] * 2,
+        pads=[k // 2] * 4,
+        group=groups,
+    )
+    return session(node, data, {"weight": (filters, data[1] // groups, k, k), "bias": (filters,)})
+
+
+def prepare(workload):
+    args = workload.args
+    if workload.kind == "gemm":
+        return gemm(args["n"])
+    if workload.kind == "layer" and not args["backward"]:
+        return layer(args)
+    return {}  # it does not train, and its sessions are made from files
+
+
+if __name__ == "__main__":
+    serve(prepare)
