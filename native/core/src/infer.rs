@@ -114,8 +114,10 @@ pub fn same_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if let [first, others @ ..] = &*io.ins
         && first.is_known()
         && others.iter().all(|s| s == first)
+        && io.outs.iter().all(|s| s == first || !s.ndim_is_known())
     {
-        return (0..io.outs.len()).try_for_each(|i| assign(&mut io.outs[i], &io.ins[0], "output", i));
+        io.outs.iter_mut().for_each(|s| s.clone_from(first));
+        return Ok(());
     }
     let mut common = Shape::unknown();
     for (i, s) in io.ins.iter().enumerate() {

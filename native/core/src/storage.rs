@@ -336,9 +336,14 @@ struct Slot {
     shared_with: Option<usize>,
 }
 
+/// The view of an array that begins at `ptr`.
+fn view_of(ptr: NonNull<u8>, array: &NDArray) -> View<'_> {
+    View { ptr, shape: array.shape(), len: array.len(), dtype: array.dtype() }
+}
+
 impl Slot {
     fn view(&self) -> View<'_> {
-        View { ptr: self.ptr, shape: self.array.shape(), len: self.array.len(), dtype: self.array.dtype() }
+        view_of(self.ptr, &self.array)
     }
 }
 
@@ -443,9 +448,15 @@ pub fn call_once<R>(
     let shared = sharing(ins, outs)?;
     let _locks = Locks::take(ins.iter().copied(), outs.iter().map(|(array, _)| *array));
     let mut inputs: SmallVec<[In<'_>; 6]> = SmallVec::new();
-    inputs.extend(ins.iter().zip(shared).map(|(array, shared_with)| In { ptr: start(array), array, shared_with }));
+    inputs.extend(ins.iter().zip(shared).map(|(array, shared_with)| {
+        let view = view_of(start(array), array);
+        In { view, array: Some(array), shared_with }
+    }));
     let mut outputs: SmallVec<[Out<'_>; 4]> = SmallVec::new();
-    outputs.extend(outs.iter().map(|(array, req)| Out { ptr: start(array), array, req: *req, life: PhantomData }));
+    outputs.extend(outs.iter().map(|(array, req)| {
+        let view = view_of(start(array), array);
+        Out { view, req: *req, life: PhantomData }
+    }));
     kernel(&inputs, &mut outputs)
 }
 

@@ -1,6 +1,7 @@
 //! Compiles one generic loop for several instruction sets and picks the best that the processor has.
 //!
-//! Every version computes the same bits: the loops hold no reassociation and `f32::mul_add` is exact everywhere.
+//! Every version computes the same bits: the loops hold no reassociation and `f32::mul_add` is exact everywhere. A debug build
+//! therefore has the portable version alone, which compiles in a fraction of the time; the tests of this crate have all.
 #![allow(unsafe_code)]
 
 /// A loop that is worth compiling for wide vectors. `run` and everything that it calls in the loop must be
@@ -16,7 +17,7 @@ pub trait Kernel {
 /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the compile target's own.
 #[inline]
 pub fn run<K: Kernel>(kernel: K) -> K::Output {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
     {
         match x86::level() {
             // SAFETY: this level means that the processor has every feature that `run_avx512` enables.
@@ -29,7 +30,7 @@ pub fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
 mod x86 {
     use super::Kernel;
     use crate::simd::Isa;
