@@ -12,7 +12,7 @@ use ferromx_core::storage::{self, Req};
 use ferromx_ops::registry;
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
-use ferromx_runtime::imperative::invoke;
+use ferromx_runtime::imperative::{Arrays, invoke};
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
 
@@ -65,7 +65,8 @@ pub fn from_engine(array: &NDArray) -> Array {
 fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     let call = op_call(&case.op, &attributes(&case.attrs))?;
     let inputs: Vec<NDArray> = case.inputs.iter().map(to_engine).collect::<Result<_>>()?;
-    let outputs = invoke(&call, Some(Context::default()), &inputs, &[], case.train)?;
+    let mut outputs = Arrays::new();
+    invoke(&call, Some(Context::default()), &inputs, &mut outputs, case.train)?;
     let visible = call.def.num_visible(&call.params);
     Ok(OpResult {
         outputs: outputs.iter().take(visible).map(from_engine).collect(),

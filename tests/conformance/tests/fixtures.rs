@@ -16,7 +16,7 @@ use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
-use ferromx_runtime::imperative::invoke;
+use ferromx_runtime::imperative::{Arrays, invoke};
 use ferromx_runtime::symbol::Symbol;
 
 fn path(file: &str) -> String {
@@ -206,7 +206,7 @@ fn one_training_step_changes_the_weights_as_in_mxnet() {
         let Some(grad) = grad else { continue };
         let momentum = named(&step, &format!("momentum:{name}"));
         let inputs = [weight.clone(), grad.clone(), momentum.clone()];
-        invoke(&update, None, &inputs, std::slice::from_ref(weight), false).unwrap();
+        invoke(&update, None, &inputs, &mut Arrays::from_iter([weight.clone()]), false).unwrap();
         for (given, what) in [(weight, "after"), (&momentum, "momentum_after")] {
             let wanted: Array = from_engine(&named(&step, &format!("{what}:{name}")));
             assert_eq!(wanted.dtype, DType::F32);

@@ -6,7 +6,7 @@ mod tape;
 mod views;
 
 pub use calls::{PreparedCall, call, prepare};
-pub use invoke::{invoke, run};
+pub use invoke::{Arrays, invoke, run};
 pub use tape::{
     GradientRequest, Tensor, Tensors, backward, is_recording, is_training, mark_variables, record, set_recording,
     set_training,
