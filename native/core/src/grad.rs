@@ -128,8 +128,7 @@ impl Backward {
         self
     }
 
-    /// The kernel works element by element on equally shaped operands and takes its inputs in place through
-    /// [`in_out`](crate::storage::in_out).
+    /// The kernel works element by element on equally shaped operands.
     pub const fn pointwise(mut self) -> Backward {
         self.pointwise = true;
         self

@@ -7,6 +7,7 @@ pub mod context;
 pub mod dtype;
 pub mod error;
 pub mod file_format;
+pub mod fusion;
 pub mod grad;
 pub mod infer;
 pub mod ndarray;

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use crate::context::{Context, DeviceType};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::fusion::Role;
 use crate::grad::Grad;
 use crate::infer::{InferDType, InferShape, same_dtype, same_shape};
 use crate::ndarray::NDArray;
@@ -118,7 +119,7 @@ pub struct OpCtx<'a> {
 impl OpCtx<'_> {
     /// The parameters as the declared type.
     #[track_caller]
-    pub fn params<P: OpParams>(&self) -> &P {
+    pub fn params<P: Any>(&self) -> &P {
         self.params.get()
     }
 
@@ -176,6 +177,8 @@ pub struct OpDef {
     pub accumulates: bool,
     /// Whether it works element by element on equally shaped operands.
     pub pointwise: bool,
+    /// The part that it can take in a fused kernel.
+    pub role: Role,
     /// Whether it draws random numbers, so that two equal nodes are not one.
     pub random: bool,
     /// Initializers (as the JSON text of an `__init__` attribute) of variables made for inputs that were left out.
@@ -221,6 +224,7 @@ impl OpDef {
             inplace: &[],
             accumulates: false,
             pointwise: false,
+            role: Role::None,
             random: false,
             input_init: &[],
             arg_order: &[],
@@ -355,6 +359,12 @@ impl OpDef {
     /// The operator works element by element on equally shaped operands.
     pub const fn pointwise(mut self) -> OpDef {
         self.pointwise = true;
+        self
+    }
+
+    /// The operator can be part of a fused kernel.
+    pub const fn role(mut self, role: Role) -> OpDef {
+        self.role = role;
         self
     }
 

@@ -485,7 +485,7 @@ pub struct Params(Arc<dyn Any + Send + Sync>);
 
 impl Params {
     /// Wraps parsed parameters.
-    pub fn new<P: OpParams>(p: P) -> Params {
+    pub fn new<P: Any + Send + Sync>(p: P) -> Params {
         Params(Arc::new(p))
     }
 
@@ -494,7 +494,7 @@ impl Params {
     /// # Panics
     /// If the type is another one, which is a mistake in an operator definition that its first test finds.
     #[track_caller]
-    pub fn get<P: OpParams>(&self) -> &P {
+    pub fn get<P: Any>(&self) -> &P {
         match self.0.downcast_ref() {
             Some(p) => p,
             None => panic!("operator parameters are not of type {}", std::any::type_name::<P>()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Entry, GradGraph};
-use ferromx_core::op::{Cache, OpDef};
+use ferromx_core::op::{Cache, KernelFn, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 
@@ -26,6 +26,15 @@ pub enum Action {
         op: OpCall,
         /// The kernel and what it reads.
         backward: Backward,
+    },
+    /// A product with what follows it, as the plan makes it: only the first output is computed.
+    Fused {
+        /// The product's operator.
+        op: OpCall,
+        /// The kernel.
+        kernel: KernelFn,
+        /// The kernel's parameters, [`Fused`](ferromx_core::fusion::Fused).
+        params: Params,
     },
 }
 
@@ -51,7 +60,7 @@ impl GraphNode {
     pub fn op(&self) -> Option<&OpCall> {
         match &self.action {
             Action::Variable => None,
-            Action::Forward(op) | Action::Backward { op, .. } => Some(op),
+            Action::Forward(op) | Action::Backward { op, .. } | Action::Fused { op, .. } => Some(op),
         }
     }
 
@@ -102,7 +111,7 @@ impl Graph {
     /// Adds a node and returns its first output.
     pub fn push(&mut self, name: &str, action: Action, inputs: Vec<Entry>, attrs: Attrs) -> Entry {
         let num_outputs = match &action {
-            Action::Variable => 1,
+            Action::Variable | Action::Fused { .. } => 1,
             Action::Forward(op) => op.def.num_outputs(&op.params),
             Action::Backward { of, op, .. } => self.nodes[*of as usize].inputs.len() - op.def.mutates.len(),
         };

@@ -7,9 +7,11 @@ use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::{Element, MicroKernel};
 
-/// What is done to the output while it is in the cache: activation(output + bias + residual).
+/// What is done to the output while it is in the cache: activation(output * scale + bias + residual).
 #[derive(Clone, Copy)]
 pub struct ConvEpilogue<'a, T: Real> {
+    /// One factor for each output channel; it needs a bias beside it.
+    pub scale: Option<&'a [T]>,
     /// One summand for each output channel.
     pub bias: Option<&'a [T]>,
     /// A tensor of the shape of the output that is added.
@@ -20,19 +22,22 @@ pub struct ConvEpilogue<'a, T: Real> {
 
 impl<T: Real> Default for ConvEpilogue<'_, T> {
     fn default() -> Self {
-        ConvEpilogue { bias: None, residual: None, activation: Activation::Identity }
+        ConvEpilogue { scale: None, bias: None, residual: None, activation: Activation::Identity }
     }
 }
 
 impl<T: Real> ConvEpilogue<'_, T> {
     /// Calls `f` with the same in the type to compute in.
     fn widened<R>(&self, f: impl FnOnce(&ConvEpilogue<'_, T::Acc>) -> R) -> R {
-        with_wide(self.bias.unwrap_or(&[]), |bias| {
-            with_wide(self.residual.unwrap_or(&[]), |residual| {
-                f(&ConvEpilogue {
-                    bias: self.bias.map(|_| bias),
-                    residual: self.residual.map(|_| residual),
-                    activation: self.activation,
+        with_wide(self.scale.unwrap_or(&[]), |scale| {
+            with_wide(self.bias.unwrap_or(&[]), |bias| {
+                with_wide(self.residual.unwrap_or(&[]), |residual| {
+                    f(&ConvEpilogue {
+                        scale: self.scale.map(|_| scale),
+                        bias: self.bias.map(|_| bias),
+                        residual: self.residual.map(|_| residual),
+                        activation: self.activation,
+                    })
                 })
             })
         })
@@ -43,6 +48,10 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     fn check(&self, shape: &ConvShape) {
         if let Some(bias) = self.bias {
             check_len("bias", bias.len(), shape.out_channels, shape);
+        }
+        if let Some(scale) = self.scale {
+            check_len("scale", scale.len(), shape.out_channels, shape);
+            assert!(self.bias.is_some(), "each factor must have its bias");
         }
         if let Some(residual) = self.residual {
             check_len("residual", residual.len(), shape.output_len(), shape);
@@ -58,8 +67,10 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     /// batch, and lies within an image.
     pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: MatMut<'_, T>) {
         let channel = row % shape.out_channels;
+        let channels = channel..channel + block.rows();
         let epilogue = Epilogue {
-            bias: self.bias.map_or(Bias::None, |bias| Bias::PerRow(&bias[channel..channel + block.rows()])),
+            scale: self.scale.map(|scale| &scale[channels.clone()]),
+            bias: self.bias.map_or(Bias::None, |bias| Bias::PerRow(&bias[channels])),
             residual: self
                 .residual
                 .map(|residual| MatRef::new(&residual[row * pixels + pixel..], block.rows(), block.cols(), pixels, 1)),

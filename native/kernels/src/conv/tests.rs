@@ -190,10 +190,13 @@ fn epilogue_and_packed_weights() {
         let bias: Vec<f32> = random(s.out_channels, 4).iter().map(|x| *x as f32).collect();
         let mut want = vec![0.0; s.output_len()];
         conv_forward(&s, &input, &weights, &ConvEpilogue::default(), &mut want);
+        let scale: Vec<f32> = random(s.out_channels, 5).iter().map(|x| *x as f32).collect();
         for (i, y) in want.iter_mut().enumerate() {
-            *y = (*y + bias[i / s.output_plane() % s.out_channels] + residual[i]).max(0.0);
+            let channel = i / s.output_plane() % s.out_channels;
+            *y = (*y * scale[channel] + bias[channel] + residual[i]).max(0.0);
         }
-        let epilogue = ConvEpilogue { bias: Some(&bias), residual: Some(&residual), activation: Activation::Relu };
+        let (scale, bias, residual) = (Some(&scale[..]), Some(&bias[..]), Some(&residual[..]));
+        let epilogue = ConvEpilogue { scale, bias, residual, activation: Activation::Relu };
         let packed = PackedConvWeights::new(&s, &weights);
         let mut got = vec![7.0; s.output_len()];
         conv_forward_packed(&s, &input, &packed, &epilogue, &mut got);

@@ -23,13 +23,17 @@ pub enum Activation<T> {
     Identity,
     /// max(x, 0), with NaN kept.
     Relu,
+    /// x above 0, a multiple of it otherwise.
+    Leaky(T),
     /// A function that replaces each element of a part of a row by its value; the parts are of no particular length.
     Map(fn(&mut [T])),
 }
 
-/// C becomes activation(C + bias + residual).
+/// C becomes activation(C * scale + bias + residual).
 #[derive(Clone, Copy)]
 pub struct Epilogue<'a, T> {
+    /// Factors, one for each value of the bias, which there must be then.
+    pub scale: Option<&'a [T]>,
     /// The vector that is added.
     pub bias: Bias<'a, T>,
     /// A matrix of the shape of C that is added (the shortcut of a residual network).
@@ -40,7 +44,7 @@ pub struct Epilogue<'a, T> {
 
 impl<T> Default for Epilogue<'_, T> {
     fn default() -> Self {
-        Epilogue { bias: Bias::None, residual: None, activation: Activation::Identity }
+        Epilogue { scale: None, bias: Bias::None, residual: None, activation: Activation::Identity }
     }
 }
 
@@ -52,7 +56,7 @@ impl<'a, T: Element> Epilogue<'a, T> {
             Bias::PerRow(bias) => Bias::PerCol(bias),
             Bias::PerCol(bias) => Bias::PerRow(bias),
         };
-        Epilogue { bias, residual: self.residual.map(MatRef::t), activation: self.activation }
+        Epilogue { bias, residual: self.residual.map(MatRef::t), ..*self }
     }
 
     /// # Panics
@@ -67,6 +71,11 @@ impl<'a, T: Element> Epilogue<'a, T> {
                 assert_eq!(bias.len(), cols, "the bias per column must have the length of a row of C")
             }
         }
+        let biases = match self.bias {
+            Bias::None => 0,
+            Bias::PerRow(bias) | Bias::PerCol(bias) => bias.len(),
+        };
+        assert!(self.scale.is_none_or(|scale| scale.len() == biases), "each factor must have its bias");
         if let Some(residual) = self.residual {
             assert_eq!((residual.rows(), residual.cols()), (rows, cols), "the residual must have the shape of C");
         }
@@ -82,10 +91,21 @@ impl<'a, T: Element> Epilogue<'a, T> {
         let cols = block.cols();
         for i in 0..block.rows() {
             let values = block.row_mut(i);
-            match self.bias {
-                Bias::None => {}
-                Bias::PerRow(bias) => values.iter_mut().for_each(|value| *value = *value + bias[row + i]),
-                Bias::PerCol(bias) => add(values, &bias[col..col + cols]),
+            match (self.bias, self.scale) {
+                (Bias::None, _) => {}
+                (Bias::PerRow(bias), None) => {
+                    let bias = bias[row + i];
+                    values.iter_mut().for_each(|value| *value = *value + bias);
+                }
+                (Bias::PerRow(bias), Some(scale)) => {
+                    let (scale, bias) = (scale[row + i], bias[row + i]);
+                    values.iter_mut().for_each(|value| *value = *value * scale + bias);
+                }
+                (Bias::PerCol(bias), None) => add(values, &bias[col..col + cols]),
+                (Bias::PerCol(bias), Some(scale)) => {
+                    let terms = scale[col..col + cols].iter().zip(&bias[col..col + cols]);
+                    values.iter_mut().zip(terms).for_each(|(value, (&scale, &bias))| *value = *value * scale + bias);
+                }
             }
             if let Some(residual) = self.residual {
                 let part = residual.block(row + i, col, 1, cols);
@@ -99,7 +119,12 @@ impl<'a, T: Element> Epilogue<'a, T> {
             match self.activation {
                 Activation::Identity => {}
                 Activation::Relu => {
-                    values.iter_mut().for_each(|value| *value = if *value < T::zero() { T::zero() } else { *value });
+                    values.iter_mut().for_each(|value| *value = if *value <= T::zero() { T::zero() } else { *value });
+                }
+                Activation::Leaky(slope) => {
+                    values
+                        .iter_mut()
+                        .for_each(|value| *value = if *value > T::zero() { *value } else { slope * *value });
                 }
                 Activation::Map(f) => f(values),
             }

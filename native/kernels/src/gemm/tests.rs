@@ -149,7 +149,8 @@ fn a_dense_column_gets_its_epilogue() {
         .map(|(sum, &bias)| (sum + 2.0 * value(bias)).max(0.0))
         .collect();
     let residual = Some(MatRef::row_major(&bias, m, 1));
-    let epilogue = Epilogue { bias: Bias::PerRow(&bias), residual, activation: Activation::Relu };
+    let epilogue =
+        Epilogue { bias: Bias::PerRow(&bias), residual, activation: Activation::Relu, ..Epilogue::default() };
     for kernel in kernels::<f32>() {
         let mut c = vec![0.0; m];
         gemm_with(kernel, 1.0, a, x, 0.0, MatMut::row_major(&mut c, m, 1), &epilogue);
@@ -174,12 +175,26 @@ fn packed_operands_and_epilogue() {
     let residual = Some(MatRef::row_major(&shortcut, m, n));
     let relu_expected: Vec<f64> = (0..m * n).map(|i| relu(added(i) + value(rows[i / n]))).collect();
     let half_expected: Vec<f64> = (0..m * n).map(|i| (added(i) + value(cols[i % n])) / 2.0).collect();
-    let with_relu = Epilogue { bias: Bias::PerRow(&rows), residual, activation: Activation::Relu };
-    let with_half = Epilogue { bias: Bias::PerCol(&cols), residual, activation: Activation::Map(half::<f32>) };
+    let (by_row, by_col) = (noise::<f32>(m, 6), noise::<f32>(n, 7));
+    let leaky = |x: f64| if x > 0.0 { x } else { 0.25 * x };
+    let term = |i: usize, factor: f32, bias: f32| product[i] * value(factor) + value(bias) + value(shortcut[i]);
+    let leaky_expected: Vec<f64> = (0..m * n).map(|i| leaky(term(i, by_row[i / n], rows[i / n]))).collect();
+    let scaled_expected: Vec<f64> = (0..m * n).map(|i| term(i, by_col[i % n], cols[i % n])).collect();
+    let with = |scale, bias, activation| Epilogue { scale, bias, residual, activation };
+    let with_relu = with(None, Bias::PerRow(&rows[..]), Activation::Relu);
+    let with_half = with(None, Bias::PerCol(&cols), Activation::Map(half::<f32>));
+    let with_leaky = with(Some(&by_row), Bias::PerRow(&rows), Activation::Leaky(0.25));
+    let scaled = with(Some(&by_col), Bias::PerCol(&cols), Activation::Identity);
     for kernel in kernels::<f32>() {
         let (packed_a, packed_b) = (PackedA::with(kernel, a), PackedB::with(kernel, b));
         assert_eq!((packed_a.rows(), packed_a.cols(), packed_b.rows(), packed_b.cols()), (m, k, k, n));
-        for (epilogue, expected) in [(&with_relu, &relu_expected), (&with_half, &half_expected)] {
+        let cases = [
+            (&with_relu, &relu_expected),
+            (&with_half, &half_expected),
+            (&with_leaky, &leaky_expected),
+            (&scaled, &scaled_expected),
+        ];
+        for (epilogue, expected) in cases {
             for way in 0..3 {
                 let mut c = vec![f32::NAN; m * n];
                 let view = MatMut::row_major(&mut c, m, n);

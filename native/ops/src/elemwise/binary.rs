@@ -107,7 +107,8 @@ pub static ADD_N: OpDef = OpDef::new("add_n")
     .variadic("args", "The arrays to add.", "num_args")
     .forward(add_n)
     .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]); n.inputs.len()])))
-    .inplace(&[(0, 0)]);
+    .inplace(&[(0, 0)])
+    .pointwise();
 
 fn add_n(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];

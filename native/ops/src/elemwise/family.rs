@@ -391,7 +391,7 @@ macro_rules! binary {
     (@grad graph = |$g:ident, $n:ident| $graph:expr) => { Grad::Compose(binary!(@compose $g $n $graph)) };
     (@grad df = ($A:ident, $B:ident), graph = |$g:ident, $n:ident| $graph:expr) => {
         Grad::Kernel(
-            Backward::new(family::binary_backward::<$A, $B>).inputs(Deps::All),
+            Backward::new(family::binary_backward::<$A, $B>).inputs(Deps::All).pointwise(),
             Some(binary!(@compose $g $n $graph)),
         )
     };

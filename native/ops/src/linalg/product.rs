@@ -44,8 +44,43 @@ impl<T> Default for Packed<T> {
 /// With fewer rows the product is bound by reading B, and packing does not help.
 const MIN_PACKED_ROWS: usize = 4;
 
+/// An element type in which products are computed, so that more than a bias can be added to them.
+pub trait Precise: MatrixElement {
+    /// C = A B, finished by `epilogue`. `constant` tells where to keep what is made of a B that is likely to be the same in the next
+    /// run, and which B it is.
+    fn product_and(
+        constant: Option<(&Cache, Version)>,
+        a: MatRef<'_, Self>,
+        b: MatRef<'_, Self>,
+        epilogue: &Epilogue<'_, Self>,
+        c: MatMut<'_, Self>,
+    );
+}
+
 macro_rules! full_precision {
     ($($t:ty)*) => {$(
+        impl Precise for $t {
+            fn product_and(
+                constant: Option<(&Cache, Version)>,
+                a: MatRef<'_, Self>,
+                b: MatRef<'_, Self>,
+                epilogue: &Epilogue<'_, Self>,
+                c: MatMut<'_, Self>,
+            ) {
+                let Some((cache, version)) = constant.filter(|_| a.rows() >= MIN_PACKED_ROWS) else {
+                    return gemm_fused(1.0, a, b, 0.0, c, epilogue);
+                };
+                cache.with(|kept: &mut Packed<$t>| {
+                    if kept.seen != Some(version) {
+                        *kept = Packed { seen: Some(version), operand: None };
+                        return gemm_fused(1.0, a, b, 0.0, c, epilogue);
+                    }
+                    let operand = kept.operand.get_or_insert_with(|| PackedB::new(b));
+                    gemm_packed_b(1.0, a, operand, 0.0, c, epilogue);
+                });
+            }
+        }
+
         impl MatrixElement for $t {
             fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>) {
                 let bias = bias.map_or(Bias::None, Bias::PerCol);
@@ -60,18 +95,8 @@ macro_rules! full_precision {
                 bias: Option<&[Self]>,
                 c: MatMut<'_, Self>,
             ) {
-                if a.rows() < MIN_PACKED_ROWS {
-                    return Self::product(a, b, 0.0, bias, c);
-                }
-                cache.with(|kept: &mut Packed<$t>| {
-                    if kept.seen != Some(version) {
-                        *kept = Packed { seen: Some(version), operand: None };
-                        return Self::product(a, b, 0.0, bias, c);
-                    }
-                    let bias = bias.map_or(Bias::None, Bias::PerCol);
-                    let operand = kept.operand.get_or_insert_with(|| PackedB::new(b));
-                    gemm_packed_b(1.0, a, operand, 0.0, c, &Epilogue { bias, ..Epilogue::default() });
-                });
+                let bias = bias.map_or(Bias::None, Bias::PerCol);
+                Self::product_and(Some((cache, version)), a, b, &Epilogue { bias, ..Epilogue::default() }, c);
             }
         }
     )*};

@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
+use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
@@ -36,7 +37,11 @@ pub static ACTIVATION: OpDef = OpDef::new("Activation")
         Some(COMPOSE),
     ))
     .inplace(&[(0, 0)])
-    .pointwise();
+    .pointwise()
+    .role(Role::Function(|p| match p.get::<ActivationParam>().act_type {
+        ActType::Relu => Some(Elementwise::Relu),
+        _ => None,
+    }));
 
 formula!(Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });
 formula!(Unary ReluBack = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y });

@@ -3,6 +3,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::fusion::Role;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -68,7 +69,8 @@ pub static BATCH_NORM: OpDef = OpDef::new("BatchNorm")
     .grad(Grad::Kernel(
         Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1])).outputs(Deps::Some(&[1, 2])),
         None,
-    ));
+    ))
+    .role(Role::Normalisation(|p, rank| channel_axis(p.get(), rank).ok()));
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&["data", "gamma", "beta", "moving_mean", "moving_var"])?;
@@ -149,6 +151,23 @@ fn forward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
         }
         Ok(())
     })
+}
+
+/// What the operator is outside of training, as a factor and a summand for each channel; `summand` holds what was added to the input
+/// before. `ins` are all inputs but the first.
+pub(super) fn affine<A: Accum>(p: &BatchNormParam, ins: &[In<'_>], factor: &mut [A], summand: &mut [A]) -> Result<()> {
+    let [gamma, beta, mean, var] = ins else {
+        return Err(Error::Internal("BatchNorm has four inputs besides the data".into()));
+    };
+    let (gamma, beta) = (gamma.slice::<A>()?, beta.slice::<A>()?);
+    let (mean, var) = (mean.slice::<A>()?, var.slice::<A>()?);
+    for (i, (factor, summand)) in factor.iter_mut().zip(summand).enumerate() {
+        let gamma = if p.fix_gamma { 1.0 } else { gamma[i].wide() };
+        let scale = gamma * (var[i].wide() + p.eps).sqrt().recip();
+        *factor = A::from_f64(scale);
+        *summand = A::from_f64(beta[i].wide() + (summand.wide() - mean[i].wide()) * scale);
+    }
+    Ok(())
 }
 
 /// Moves a moving statistic towards that of the batch.

@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
+use ferromx_core::fusion::{Fused, Role};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -15,6 +16,7 @@ use ferromx_kernels::conv::{
 };
 use ferromx_kernels::float::Real;
 
+use super::fused::{Finish, with_finish};
 use super::spatial::{sizes, triple};
 use crate::linalg::product::Version;
 
@@ -78,7 +80,8 @@ pub static CONVOLUTION: OpDef = OpDef::new("Convolution")
     .num_inputs_by(|p| if p.get::<ConvolutionParam>().no_bias { 2 } else { 3 })
     .shape(infer_shape)
     .forward(forward)
-    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None));
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None))
+    .role(Role::Product { kernel: forward_fused, channels: |_, _| 1 });
 
 impl ConvolutionParam {
     /// Number of spatial dimensions, after checking the parameters against each other.
@@ -240,21 +243,43 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 
 fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<ConvolutionParam>();
-    let shape = p.computed(ins[0].shape())?;
-    let (x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
     let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
-    let epilogue = ConvEpilogue { bias, ..ConvEpilogue::default() };
-    let y = outs[0].slice_mut::<T>()?;
+    convolve(ctx, p, ins, &ConvEpilogue { bias, ..ConvEpilogue::default() }, &mut outs[0])
+}
+
+/// The kernel of a convolution with what follows it.
+fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let fused = ctx.params::<Fused>();
+    let p = fused.product.get::<ConvolutionParam>();
+    dispatch!(ins[0].dtype(), T in [f32, f64] => {
+        let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
+        let rest = if p.no_bias { &ins[2..] } else { &ins[3..] };
+        with_finish(fused, p.num_filter as usize, bias, rest, |finish: &Finish<'_, T>| {
+            let Finish { scale, bias, residual, activation } = *finish;
+            convolve(ctx, p, ins, &ConvEpilogue { scale, bias, residual, activation }, &mut outs[0])
+        })
+    }, other => Err(ctx.unsupported(other, &[DType::F32, DType::F64])))
+}
+
+fn convolve<T: Real>(
+    ctx: &OpCtx<'_>,
+    p: &ConvolutionParam,
+    ins: &[In<'_>],
+    epilogue: &ConvEpilogue<'_, T>,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let shape = p.computed(ins[0].shape())?;
+    let (x, w, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, out.slice_mut::<T>()?);
     match (ctx.cache, ins[1].version()) {
         (Some(cache), Some(version)) if !ctx.is_train => cache.with(|kept: &mut Packed<T>| {
             if kept.seen != Some(version) {
                 *kept = Packed { seen: Some(version), weights: None };
-                return conv_forward(&shape, x, w, &epilogue, y);
+                return conv_forward(&shape, x, w, epilogue, y);
             }
             let weights = kept.weights.get_or_insert_with(|| PackedConvWeights::new(&shape, w));
-            conv_forward_packed(&shape, x, weights, &epilogue, y);
+            conv_forward_packed(&shape, x, weights, epilogue, y);
         }),
-        _ => conv_forward(&shape, x, w, &epilogue, y),
+        _ => conv_forward(&shape, x, w, epilogue, y),
     }
     Ok(())
 }

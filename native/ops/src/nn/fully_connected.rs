@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::Result;
+use ferromx_core::fusion::{Fused, Role};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -10,11 +11,12 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, Req};
 use ferromx_core::{dispatch, params};
 use ferromx_kernels::float::Accum;
-use ferromx_kernels::gemm::{MatMut, MatRef};
+use ferromx_kernels::gemm::{Bias, Epilogue, MatMut, MatRef};
 use ferromx_kernels::par::with_scratch;
 use num_traits::Zero;
 
-use crate::linalg::product::{MatrixElement, beta};
+use super::fused::{Finish, with_finish};
+use crate::linalg::product::{MatrixElement, Precise, beta};
 
 params! {
     /// Parameters of `FullyConnected`.
@@ -48,7 +50,8 @@ pub static FULLY_CONNECTED: OpDef = OpDef::new("FullyConnected")
     .num_inputs_by(|p| if p.get::<FullyConnectedParam>().no_bias { 2 } else { 3 })
     .shape(infer_shape)
     .forward(forward)
-    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])).accumulates(), Some(compose)));
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])).accumulates(), Some(compose)))
+    .role(Role::Product { kernel: forward_fused, channels: |_, rank| rank - 1 });
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<FullyConnectedParam>();
@@ -103,6 +106,32 @@ fn forward_as<T: MatrixElement>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
         _ => T::product(x, w, 0.0, bias, y),
     }
     Ok(())
+}
+
+/// The kernel of a dense layer with what follows it.
+fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let fused = ctx.params::<Fused>();
+    let p = fused.product.get::<FullyConnectedParam>();
+    dispatch!(ins[0].dtype(), T in [f32, f64] => {
+        let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
+        let rest = if p.no_bias { &ins[2..] } else { &ins[3..] };
+        let (m, k) = matrix(p, ins[0].shape());
+        let n = p.num_hidden as usize;
+        with_finish(fused, n, bias, rest, |finish: &Finish<'_, T>| {
+            let x = MatRef::row_major(ins[0].slice::<T>()?, m, k);
+            let w = MatRef::row_major(ins[1].slice::<T>()?, n, k).t();
+            let y = MatMut::row_major(outs[0].slice_mut::<T>()?, m, n);
+            let epilogue = Epilogue {
+                scale: finish.scale,
+                bias: finish.bias.map_or(Bias::None, Bias::PerCol),
+                residual: finish.residual.map(|residual| MatRef::row_major(residual, m, n)),
+                activation: finish.activation,
+            };
+            let constant = ctx.cache.zip(ins[1].version()).filter(|_| !ctx.is_train);
+            T::product_and(constant, x, w, &epilogue, y);
+            Ok(())
+        })
+    }, other => Err(ctx.unsupported(other, &[DType::F32, DType::F64])))
 }
 
 /// Inputs: gradient of the output, data, weight. Outputs: gradients of data, weight, bias.

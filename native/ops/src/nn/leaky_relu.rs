@@ -3,6 +3,7 @@
 
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Result;
+use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -67,7 +68,11 @@ pub static LEAKY_RELU: OpDef = OpDef::new("LeakyReLU")
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::All).outputs(Deps::Some(&[1])), None))
     .inplace(&[(0, 0)])
-    .random();
+    .random()
+    .role(Role::Function(|p| match act(p) {
+        ActType::Leaky => Some(Elementwise::Leaky(p.get::<LeakyReluParam>().slope.into())),
+        _ => None,
+    }));
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let known = io.outs[0].clone();

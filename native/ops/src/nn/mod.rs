@@ -5,6 +5,7 @@ mod batch_norm;
 mod convolution;
 mod dropout;
 mod fully_connected;
+mod fused;
 mod leaky_relu;
 mod pooling;
 mod regression;

@@ -133,7 +133,7 @@ fn add_gradients(
 fn add_to_old(graph: &mut Graph, target: &mut Target) -> Result<Option<Entry>> {
     let Some(gradient) = target.entry.filter(|_| target.req == Req::Add) else { return Ok(None) };
     let adds = match &graph.node(gradient).action {
-        Action::Variable => false,
+        Action::Variable | Action::Fused { .. } => false,
         Action::Forward(op) => op.def.accumulates,
         Action::Backward { backward, .. } => backward.accumulates,
     };

@@ -136,7 +136,9 @@ impl ChainDraft {
                     _ => return Err(Error::Internal(format!("{} has no kernel", op.name))),
                 },
                 Action::Backward { op, backward, .. } => (op, backward.kernel),
-                Action::Variable => return Err(Error::Internal("a variable in a chain".into())),
+                Action::Variable | Action::Fused { .. } => {
+                    return Err(Error::Internal(format!("{} in a chain", node.name)));
+                }
             };
             let (params, cache) = (op.params.clone(), node.cache.clone());
             kernels.push(Kernel { op: op.name, node: node.name.clone(), kernel, params, cache });

@@ -19,6 +19,7 @@ use super::plan::{Kernel, Plan, Step, Work, copy_kernel, zero_kernel};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::infer::Entries;
+use crate::passes::{common, epilogue};
 
 /// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,12 @@ impl Blueprint {
     pub fn compile(&self, purpose: Purpose, arena: Option<Arc<Chunk>>) -> Result<Plan> {
         let targets = if purpose == Purpose::Inference { &[] } else { self.targets.as_slice() };
         let ends = || self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry));
-        let graph = &self.graph;
+        let kept: HashSet<Entry> = ends().collect();
+        let mut graph = self.graph.clone();
+        if purpose != Purpose::Monitoring {
+            self.rewrite(&mut graph, &kept, purpose == Purpose::Inference);
+        }
+        let graph = &graph;
         let needed = graph.needed_for(ends());
         let schedule = if purpose == Purpose::Monitoring {
             Schedule::unfused(&needed)
@@ -95,7 +101,7 @@ impl Blueprint {
             shapes: &self.shapes,
             dtypes: &self.dtypes,
             external: &external,
-            kept: &ends().collect(),
+            kept: &kept,
             context: self.context,
             arena,
         })?;
@@ -115,8 +121,25 @@ impl Blueprint {
         compiler.seal(drafts, forward_steps, placement)
     }
 
+    /// The passes that make the graph smaller.
+    fn rewrite(&self, graph: &mut Graph, kept: &HashSet<Entry>, inference: bool) {
+        let changing = self.changing();
+        let needed = graph.needed_for(kept.iter().copied());
+        common::remove_repeated(graph, &needed, kept, &changing);
+        let request = epilogue::Request {
+            needed: &graph.needed_for(kept.iter().copied()),
+            forward_nodes: self.forward_nodes,
+            shapes: &self.shapes,
+            dtypes: &self.dtypes,
+            kept,
+            changing: &changing,
+            inference,
+        };
+        epilogue::fuse(graph, &request);
+    }
+
     /// Entries in memory that some operator changes.
-    fn changing(&self) -> Vec<Entry> {
+    fn changing(&self) -> HashSet<Entry> {
         let changes = self.graph.nodes.iter().flat_map(|node| match &node.action {
             Action::Forward(op) => op.def.mutates.iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
             _ => Vec::new(),
@@ -194,8 +217,13 @@ impl Compiler<'_> {
 
     fn draft(&self, i: usize, placement: &Placement, requests: &HashMap<Entry, Req>) -> Result<Option<CallDraft>> {
         let node = &self.graph.nodes[i];
+        let mut parameters = None;
         let (op, kernel, mutates): (_, KernelFn, &[usize]) = match &node.action {
             Action::Variable => return Ok(None),
+            Action::Fused { op, kernel, params } => {
+                parameters = Some(params.clone());
+                (op, *kernel, &[])
+            }
             Action::Forward(op) => match op.def.forward_on(self.blueprint.context.device_type)? {
                 Forward::Kernel(k) => (op, k, op.def.mutates),
                 Forward::View => (op, copy_kernel as KernelFn, &[]),
@@ -220,7 +248,8 @@ impl Compiler<'_> {
             }
         }
         outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
-        Ok(Some(CallDraft { op: op.name, node: i, kernel, params: op.params.clone(), ins, outs }))
+        let params = parameters.unwrap_or_else(|| op.params.clone());
+        Ok(Some(CallDraft { op: op.name, node: i, kernel, params, ins, outs }))
     }
 
     /// An array of the right shape and type for an output that nobody wants, without memory of its own where the arena is large

@@ -436,7 +436,8 @@ impl<'g> Evaluator<'g> {
             }
             let inputs: Vec<Arc<Tensor>> = node.inputs.iter().map(|e| self.take(*e)).collect::<Result<_>>()?;
             let outputs = match &node.action {
-                Action::Variable => continue,
+                // Only plans fuse products.
+                Action::Variable | Action::Fused { .. } => continue,
                 Action::Forward(op) if forward_again => self.replay(i, op, &node.attrs, &inputs)?,
                 Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
                 Action::Backward { of, op, backward } => {

@@ -5,7 +5,7 @@
 //! read memory that an operator changes, so that it does not matter that they run later. The values are the same, bit for bit,
 //! since elementwise kernels do not depend on where a block begins.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ferromx_core::dtype::DType;
 use ferromx_core::grad::Entry;
@@ -33,7 +33,7 @@ pub struct Request<'a> {
     /// Types of all entries.
     pub dtypes: &'a Entries<Option<DType>>,
     /// Entries in memory that some operator changes.
-    pub changing: &'a [Entry],
+    pub changing: &'a HashSet<Entry>,
 }
 
 impl Schedule {
@@ -147,7 +147,7 @@ impl Search<'_> {
         let declared = match &node.action {
             Action::Forward(op) => op.def.pointwise && op.def.mutates.is_empty() && !op.def.random,
             Action::Backward { backward, .. } => backward.pointwise,
-            Action::Variable => false,
+            Action::Variable | Action::Fused { .. } => false,
         };
         let shape = &r.shapes[entry(i, 0)];
         let alike = |e: &Entry| r.shapes[*e] == *shape && r.dtypes[*e].is_some_and(|d| d != DType::Bool);
@@ -187,7 +187,7 @@ mod tests {
                 forward_nodes: self.0.nodes.len(),
                 shapes: &shapes,
                 dtypes: &dtypes,
-                changing,
+                changing: &changing.iter().copied().collect(),
             };
             let of_operators = |step: &Vec<usize>| step.iter().any(|i| self.0.nodes[*i].op().is_some());
             Schedule::fused(&all).steps.into_iter().filter(of_operators).collect()

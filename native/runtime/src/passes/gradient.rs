@@ -52,7 +52,7 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
         let op = match &node.action {
             Action::Variable => continue,
             Action::Forward(op) => op.clone(),
-            Action::Backward { op, .. } => {
+            Action::Backward { op, .. } | Action::Fused { op, .. } => {
                 return Err(
                     Error::NotDifferentiable(format!("{} (a second time)", op.name)).in_operator(op.name, &node.name)
                 );

@@ -116,7 +116,8 @@ pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>
         let mut ins: SmallVec<[Shape; 6]> = node.inputs.iter().map(|e| known[*e].clone()).collect();
         let mut outs: SmallVec<[Shape; 4]> = known.of_node(i).into();
         match &node.action {
-            Action::Variable => return Ok(false),
+            // Products are fused when all is inferred.
+            Action::Variable | Action::Fused { .. } => return Ok(false),
             Action::Forward(op) => (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {
@@ -150,7 +151,8 @@ pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entrie
         let mut ins: SmallVec<[Option<DType>; 6]> = node.inputs.iter().map(|e| known[*e]).collect();
         let mut outs: SmallVec<[Option<DType>; 4]> = known.of_node(i).into();
         match &node.action {
-            Action::Variable => return Ok(false),
+            // Products are fused when all is inferred.
+            Action::Variable | Action::Fused { .. } => return Ok(false),
             Action::Forward(op) => (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {

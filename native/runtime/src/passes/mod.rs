@@ -1,6 +1,8 @@
 //! Passes over graphs.
 
 pub mod chains;
+pub mod common;
+pub mod epilogue;
 pub mod gradient;
 pub mod infer;
 pub mod plan_memory;

@@ -1,0 +1,102 @@
+//! Removes common subexpressions: of several nodes that compute the same from the same, all but the first.
+//!
+//! Two nodes are the same if they have one operator, equal parameters and the same inputs. Operators that draw random numbers or
+//! change memory are never removed, nor are those that read memory which an operator changes, nor those whose results are kept, since
+//! each output has an array of its own. What is removed stays in the graph as a node that nobody needs.
+
+use std::collections::{HashMap, HashSet};
+
+use ferromx_core::grad::Entry;
+use ferromx_core::op::Forward;
+use ferromx_core::params::Attrs;
+
+use crate::graph::{Action, Graph, GraphNode};
+
+/// Lets readers of repeated nodes read the first of them. `kept` are the entries that something outside the graph reads, `changing`
+/// those in memory that some operator changes.
+pub fn remove_repeated(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>, changing: &HashSet<Entry>) {
+    // By operator and inputs, the nodes with different parameters.
+    let mut first: HashMap<(usize, Vec<Entry>), Vec<usize>> = HashMap::new();
+    let mut same_as: HashMap<usize, usize> = HashMap::new();
+    for i in (0..graph.nodes.len()).filter(|i| needed[*i]) {
+        for e in &mut graph.nodes[i].inputs {
+            if let Some(other) = same_as.get(&(e.node as usize)) {
+                e.node = *other as u32;
+            }
+        }
+        let node = &graph.nodes[i];
+        if !is_pure(node) || node.inputs.iter().any(|e| changing.contains(e)) {
+            continue;
+        }
+        let Action::Forward(op) = &node.action else { continue };
+        let alike = first.entry((std::ptr::from_ref(op.def) as usize, node.inputs.clone())).or_default();
+        match alike.iter().find(|other| equal_parameters(&graph.nodes[**other].attrs, &node.attrs)) {
+            Some(other) if !kept.iter().any(|e| e.node as usize == i) => _ = same_as.insert(i, *other),
+            Some(_) => {}
+            None => alike.push(i),
+        }
+    }
+}
+
+/// Whether the node's results depend on nothing but its inputs and parameters, and it has no other effect.
+fn is_pure(node: &GraphNode) -> bool {
+    match &node.action {
+        Action::Forward(op) => {
+            let computes = matches!(op.def.forward, Forward::Kernel(_) | Forward::View);
+            computes && !op.def.random && op.def.mutates.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// Whether two nodes of one operator have equal parameters. Attributes that belong to the graph (`__shape__`, `__ctx_group__`) do not
+/// count.
+fn equal_parameters(a: &Attrs, b: &Attrs) -> bool {
+    let parameters = |attrs: &Attrs| {
+        let mut list: Vec<(String, String)> =
+            attrs.iter().filter(|(k, _)| !k.starts_with("__")).map(|(k, v)| (k.clone(), v.clone())).collect();
+        list.sort_unstable();
+        list
+    };
+    parameters(a) == parameters(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::op_call;
+
+    fn add(graph: &mut Graph, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Entry {
+        let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        graph.push(op, Action::Forward(op_call(op, &attrs).unwrap()), inputs.to_vec(), attrs)
+    }
+
+    #[test]
+    fn equal_nodes_become_one_and_others_stay() {
+        let mut g = Graph::default();
+        let x = g.variable("x", Attrs::new());
+        let twice = |g: &mut Graph, op: &str, attrs: &[(&str, &str)]| {
+            let (a, b) = (add(g, op, &[x], attrs), add(g, op, &[x], attrs));
+            (add(g, "elemwise_mul", &[a, b], &[]), a, b)
+        };
+        let (sines, sine, _) = twice(&mut g, "sin", &[]);
+        let (scaled, half, _) = twice(&mut g, "_mul_scalar", &[("scalar", "0.5")]);
+        let third = add(&mut g, "_mul_scalar", &[x], &[("scalar", "0.25")]);
+        let (dropped, one, two) = twice(&mut g, "Dropout", &[]);
+        let above = [add(&mut g, "exp", &[sines], &[]), add(&mut g, "exp", &[sines], &[])];
+        let ends = [sines, scaled, third, dropped, above[0], above[1]];
+        let needed = g.needed_for(ends);
+        remove_repeated(&mut g, &needed, &ends.into_iter().collect(), &HashSet::new());
+        assert_eq!(g.node(sines).inputs, [sine, sine]);
+        assert_eq!(g.node(scaled).inputs, [half, half]);
+        assert_eq!(g.node(dropped).inputs, [one, two]);
+        // Outputs are never removed.
+        assert!(g.needed_for(ends)[above[1].node as usize]);
+        let mut h = g.clone();
+        let again = add(&mut h, "sin", &[x], &[]);
+        let user = add(&mut h, "exp", &[again], &[]);
+        let needed = h.needed_for([user, sines]);
+        remove_repeated(&mut h, &needed, &[user].into_iter().collect(), &[x].into_iter().collect());
+        assert_eq!(h.node(user).inputs, [again]);
+    }
+}

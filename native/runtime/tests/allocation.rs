@@ -1,0 +1,98 @@
+//! Running a plan allocates nothing: neither on the calling thread nor on those of the pool.
+#![allow(unsafe_code)] // The counting allocator.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use common::*;
+use ferromx_core::storage::Req;
+use ferromx_runtime::executor::Executor;
+
+/// Counts allocations of all threads, while it is told to.
+struct Counting;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn count() {
+    if COUNTING.load(Ordering::Relaxed) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: all work is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations in five runs after some to warm up. Each thread warms its own working memory, and which thread takes which piece of
+/// work is up to chance, so that the count is taken until one is zero or it stays.
+fn allocations(mut run: impl FnMut()) -> usize {
+    let mut least = usize::MAX;
+    for _ in 0..10 {
+        (0..3).for_each(|_| run());
+        COUNT.store(0, Ordering::Relaxed);
+        COUNTING.store(true, Ordering::Relaxed);
+        (0..5).for_each(|_| run());
+        COUNTING.store(false, Ordering::Relaxed);
+        least = least.min(COUNT.load(Ordering::Relaxed));
+        if least == 0 {
+            break;
+        }
+    }
+    least
+}
+
+fn step(executor: &Executor) {
+    executor.forward(true).unwrap();
+    executor.backward(&[], true).unwrap();
+}
+
+/// One test, since the allocator counts for the whole process.
+#[test]
+fn plans_run_without_allocating() {
+    for threads in [1, 2] {
+        ferromx_kernels::par::set_num_threads(threads);
+        for activation in ["relu", "tanh"] {
+            let (name, net) = ("multilayer perceptron", dense(variable("data"), &["128", "64", "10"], activation));
+            let executor = bind(&net, &[("data", &[32, 64])], writes(&net), 1);
+            assert_eq!(allocations(|| step(&executor)), 0, "training of a {name}, {threads} threads");
+            let inference = allocations(|| executor.forward(false).unwrap());
+            assert_eq!(inference, 0, "inference of a {name}, {threads} threads");
+        }
+        let chain = elementwise_chain();
+        let executor = bind(&chain, &[("a", &[300_000])], vec![Req::Add; 4], 2);
+        let heads = [executor.outputs()[0].to_context(executor.context()).unwrap()];
+        let run = || {
+            executor.forward(true).unwrap();
+            executor.backward(&heads, true).unwrap();
+        };
+        assert_eq!(allocations(run), 0, "a chain of elementwise operators, {threads} threads");
+    }
+}
