@@ -34,7 +34,8 @@ def make_layer(args):
     if args["op"] == "FullyConnected":
         return torch.nn.Linear(args["data"][1], args["filters"])
     k = args["kernel"]
-    return torch.nn.Conv2d(args["data"][1], args["filters"], k, stride=args["stride"], padding=k // 2)
+    channels, sizes = args["data"][1], dict(stride=args["stride"], padding=k // 2)
+    return torch.nn.Conv2d(channels, args["filters"], k, groups=args["groups"], **sizes)
 
 
 def layer_step(args, memory_format):

@@ -12,8 +12,14 @@ LEARNING_RATE = 0.05
 MOMENTUM = 0.9
 
 
-def convolution(data, filters, kernel, stride=1, backward=False):
-    return dict(op="Convolution", data=data, filters=filters, kernel=kernel, stride=stride, backward=backward)
+def convolution(data, filters, kernel, stride=1, groups=1, backward=False):
+    return dict(
+        op="Convolution", data=data, filters=filters, kernel=kernel, stride=stride, groups=groups, backward=backward
+    )
+
+
+def depthwise(data, kernel, backward=False):
+    return convolution(data, data[1], kernel, groups=data[1], backward=backward)
 
 
 def dense(data, units, backward=False):
@@ -32,6 +38,7 @@ WORKLOADS = [
     *both("Convolution 3x3 (32,256,14,14) -> 256", convolution, ((32, 256, 14, 14), 256, 3), (1.6, 1.2)),
     *both("Convolution 1x1 (32,64,56,56) -> 256", convolution, ((32, 64, 56, 56), 256, 1), (1.1, 1.0)),
     Workload("Convolution 7x7/2 (1,3,224,224) -> 64, forward", "layer", convolution((1, 3, 224, 224), 64, 7, 2), 1.0),
+    *both("Depthwise convolution 3x3 (8,128,56,56)", depthwise, ((8, 128, 56, 56), 3), (1.0, 1.0)),
     Workload("LeNet training step", "step", dict(model="lenet"), 2.0),
     Workload("MLP 64-128-64-10 training step", "step", dict(model="mlp"), 2.0),
     Workload("LeNet simple_bind for training", "bind", dict(model="lenet"), 1.0),
@@ -48,7 +55,8 @@ def layer_attrs(args):
     if args["op"] == "FullyConnected":
         return dict(num_hidden=args["filters"])
     k = args["kernel"]
-    return dict(kernel=(k, k), stride=(args["stride"],) * 2, pad=(k // 2,) * 2, num_filter=args["filters"])
+    sizes = dict(kernel=(k, k), stride=(args["stride"],) * 2, pad=(k // 2,) * 2)
+    return dict(num_filter=args["filters"], num_group=args["groups"], **sizes)
 
 
 def model_graph(net, model):

@@ -326,20 +326,21 @@ pub fn conv_backward_bias<T: Real>(shape: &ConvShape, output_grad: &[T], bias_gr
     let pixels = shape.output_plane();
     let grain = ((1 << 14) / (shape.batch * pixels).max(1)).max(1);
     parallel_rows(bias_grad, 1, grain, |channel, sum| {
-        let planes = (0..shape.batch).map(|n| &output_grad[(n * shape.out_channels + channel) * pixels..][..pixels]);
-        sum[0] = planes.map(total).sum::<T::Acc>().store();
+        sum[0] = total(output_grad, channel * pixels, shape.out_channels * pixels, pixels).store();
     });
 }
 
 crate::simd::per_isa! {
-    /// The sum of adjacent elements, in lanes.
-    fn total<T: Real>(values: &[T]) -> T::Acc {
-        const LANES: usize = 32;
+    /// The sum of `len` adjacent elements from `first` on, and from every place `distance` further on, in lanes.
+    fn total<T: Real>(values: &[T], first: usize, distance: usize, len: usize) -> T::Acc {
+        const LANES: usize = 16;
         let mut lanes = [T::Acc::zero(); LANES];
-        let blocks = values.chunks_exact(LANES);
-        lanes.iter_mut().zip(blocks.remainder()).for_each(|(lane, x)| *lane += T::Acc::of(*x));
-        for block in blocks {
-            lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane += T::Acc::of(*x));
+        for start in (first..values.len()).step_by(distance.max(1)) {
+            let (blocks, rest) = values[start..][..len].as_chunks::<LANES>();
+            lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += T::Acc::of(*x));
+            for block in blocks {
+                lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane += T::Acc::of(*x));
+            }
         }
         lanes.into_iter().sum()
     }

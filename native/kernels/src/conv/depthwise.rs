@@ -40,6 +40,32 @@ crate::simd::per_isa! {
     }
 }
 
+/// Outputs of a row that are computed side by side.
+const ROW_LANES: usize = 32;
+
+crate::simd::per_isa! {
+    /// [`weigh`] for rows of at least `ROW_LANES` outputs each, which follow one another in `out` and have their elements
+    /// `pitch` apart.
+    fn weigh_rows<T: Accum>(weights: &[T], taps: &[usize], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
+        for (row, out) in out.chunks_exact_mut(width).enumerate() {
+            let mut column = 0;
+            while column < width {
+                // The last outputs may be computed twice.
+                let start = column.min(width - ROW_LANES);
+                let mut sums = [T::zero(); ROW_LANES];
+                for (weight, tap) in weights.iter().zip(taps) {
+                    let from = &from[tap + row * pitch + start..][..ROW_LANES];
+                    for i in 0..ROW_LANES {
+                        sums[i] = from[i].mul_add(*weight, sums[i]);
+                    }
+                }
+                out[start..start + ROW_LANES].copy_from_slice(&sums);
+                column += ROW_LANES;
+            }
+        }
+    }
+}
+
 crate::simd::per_isa! {
     /// Adds to `sums[t]` the sum of `grad[i] * from[taps[t] + i]`.
     fn correlate<T: Accum>(grad: &[T], taps: &[usize], from: &[T], sums: &mut [T]) {
@@ -63,6 +89,16 @@ crate::simd::per_isa! {
     }
 }
 
+/// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
+fn weigh_plane<T: Accum>(layout: &Layout<'_>, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
+    let [depth, rows, width] = layout.geometry().grid;
+    if depth == 1 && width >= ROW_LANES {
+        return weigh_rows(weights, layout.taps(), padded, layout.pitch(), width, out);
+    }
+    weigh(weights, layout.taps(), padded, computed);
+    layout.collect(rows, computed, out);
+}
+
 /// The forward pass.
 pub(super) fn forward<T: Accum>(
     shape: &ConvShape,
@@ -83,9 +119,7 @@ pub(super) fn forward<T: Accum>(
                 let channel = (first + i) % shape.in_channels;
                 layout.fill(&input[(first + i) * plane..(first + i + 1) * plane], 0, padded);
                 let taps = layout.taps().len();
-                weigh(&weights[channel * taps..(channel + 1) * taps], layout.taps(), padded, computed);
-                let row = out.row_mut(i);
-                layout.each_row(layout.geometry().grid[1], |to, from| row[to].copy_from_slice(&computed[from]));
+                weigh_plane(&layout, &weights[channel * taps..(channel + 1) * taps], padded, computed, out.row_mut(i));
                 if !epilogue.is_empty() {
                     epilogue.apply(shape, pixels, first + i, 0, out.block(i, 0, 1, pixels));
                 }
@@ -113,8 +147,12 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
                     let (at, channel) = (first + i, (first + i) % shape.in_channels);
                     layout.fill(&output_grad[at * out_plane..(at + 1) * out_plane], 0, padded);
                     own.iter_mut().zip(&phase.taps).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
-                    weigh(&own[..phase.taps.len()], layout.taps(), padded, computed);
-                    let to = out.row_mut(i);
+                    let (own, to) = (&own[..phase.taps.len()], out.row_mut(i));
+                    if phases.len() == 1 {
+                        weigh_plane(layout, own, padded, computed, to);
+                        continue;
+                    }
+                    weigh(own, layout.taps(), padded, computed);
                     layout.each_row(layout.geometry().grid[1], |part, from| {
                         phase.scatter_row(shape, part.start, &computed[from], to)
                     });
@@ -143,7 +181,7 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
                     let at = n * shape.in_channels + first + i;
                     layout.fill(&input[at * plane..(at + 1) * plane], 0, padded);
                     let grad = &output_grad[at * pixels..(at + 1) * pixels];
-                    layout.each_row(layout.geometry().grid[1], |from, to| grads[to].copy_from_slice(&grad[from]));
+                    layout.spread(layout.geometry().grid[1], grad, grads);
                     correlate(grads, layout.taps(), padded, sums);
                 }
             }

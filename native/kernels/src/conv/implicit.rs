@@ -169,9 +169,11 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let (depth, packing, copying) = (self.depth(), 2 * (2 + lanes / width.max(1)), 8);
         let direct = depth * computed(best) * self.rows + self.rows * height * copying;
         let dense = |images: usize| {
+            // A tile of one vector is less efficient.
             let vectors = |rows: usize| (images * rows * width * planes).div_ceil(lanes);
-            let vectors = height / most * vectors(most) + vectors(height % most);
-            (depth * vectors * (self.rows + packing)) / images + if images > 1 { self.rows * copying } else { 0 }
+            let cost = |vectors: usize| 8 * vectors + 2 * (vectors % 2);
+            let products = depth * (height / most * cost(vectors(most)) + cost(vectors(height % most)));
+            products * (self.rows + packing) / (8 * images) + if images > 1 { self.rows * copying } else { 0 }
         };
         let images = if dense(images) < dense(1) { images } else { 1 };
         let dense = dense(images) < direct;
@@ -279,8 +281,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             let (windows, sums) = buffer.split_at_mut(images * image);
             windows.fill(T::zero());
             for (n, windows) in place.images.clone().zip(windows.chunks_exact_mut(image)) {
-                let planes = self.source(part, n, 0).chunks_exact(self.geometry.plane().max(1));
-                planes.zip(windows.chunks_exact_mut(layout.len())).for_each(|(from, to)| layout.fill(from, first, to));
+                layout.fill(self.source(part, n, 0), first, windows);
             }
             if in_place {
                 return self.multiply(stripes, part, windows, count, &mut place.block(part, place.images.start, out));
@@ -293,7 +294,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                     if stripes.dense {
                         row.copy_from_slice(&sums[i * place.cols..(i + 1) * place.cols]);
                     } else {
-                        layout.each_row(count, |to, from| row[to].copy_from_slice(&sums[from]));
+                        layout.collect(count, sums, row);
                     }
                 }
             }

@@ -72,6 +72,11 @@ impl<'a> Layout<'a> {
         &self.taps
     }
 
+    /// Elements between rows.
+    pub fn pitch(&self) -> usize {
+        self.phase[2]
+    }
+
     /// Elements of working memory for a plane, with room for reading some more than the last outputs.
     pub fn len(&self) -> usize {
         self.len
@@ -101,22 +106,22 @@ impl<'a> Layout<'a> {
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize
     }
 
-    /// Copies what outputs from row `first` of the grid on need of a plane to `to`, whose other elements are zero.
-    pub fn fill<T: Accum>(&self, plane: &[T], first: usize, to: &mut [T]) {
-        let ([_, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
+    /// Copies what outputs from row `first` of the grid on need of some planes, one after the other, to `to`, where they are
+    /// `len` elements apart and all other elements are zero.
+    pub fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
+        let ([depth, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
         let (shift, range) = ((first * tall) as isize, self.range(1, first));
         for d in self.range(0, 0) {
             for (w, start) in (0..step.min(width)).flat_map(|w| range.clone().take(tall).map(move |start| (w, start))) {
-                let place = self.place([d as isize, start as isize - shift, w as isize]);
-                let Some(mut place) = place else { continue };
-                for h in (start..range.end).step_by(tall) {
-                    let (from, to) = (&plane[(d * height + h) * width..][..width], &mut to[place..]);
+                let Some(place) = self.place([d as isize, start as isize - shift, w as isize]) else { continue };
+                let (rows, from) = ((range.end - start).div_ceil(tall), (d * height + start) * width);
+                for (plane, to) in planes.chunks_exact(depth * height * width).zip(to.chunks_exact_mut(self.len)) {
+                    let (from, to) = (&plane[from..], &mut to[place..]);
                     match step {
-                        1 => copy_row(from, &mut to[..width]),
-                        2 => every_second(&from[w..], to),
-                        _ => to.iter_mut().zip(from[w..].iter().step_by(step)).for_each(|(to, x)| *to = *x),
+                        1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
+                        2 => copy_every_second(rows, w..width, from, tall * width, to, self.phase[2]),
+                        _ => copy_steps(step, rows, w..width, from, tall * width, to, self.phase[2]),
                     }
-                    place += self.phase[2];
                 }
             }
         }
@@ -136,6 +141,24 @@ impl<'a> Layout<'a> {
         }
     }
 
+    /// Copies `rows` rows of outputs in each plane of the grid from among the computed ones.
+    pub fn collect<T: Accum>(&self, rows: usize, computed: &[T], outputs: &mut [T]) {
+        let [planes, _, width] = self.geometry.grid;
+        for d in 0..planes {
+            let from = &computed[d * self.phase[1] * self.phase[2]..];
+            copy_rows(rows, width, from, self.phase[2], &mut outputs[d * rows * width..], width);
+        }
+    }
+
+    /// The opposite of [`Self::collect`].
+    pub fn spread<T: Accum>(&self, rows: usize, outputs: &[T], computed: &mut [T]) {
+        let [planes, _, width] = self.geometry.grid;
+        for d in 0..planes {
+            let to = &mut computed[d * self.phase[1] * self.phase[2]..];
+            copy_rows(rows, width, &outputs[d * rows * width..], width, to, self.phase[2]);
+        }
+    }
+
     /// Adds the runs of the outputs in `range`, of those of `rows` rows in each plane, for a panel whose lane `lane` is the
     /// first of them and whose elements start at `start`.
     pub fn add_runs(&self, rows: usize, range: Range<usize>, mut lane: usize, start: usize, runs: &mut Runs) {
@@ -150,30 +173,70 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Copies a row, which may be too short for a call of `memcpy`.
-fn copy_row<T: Copy>(from: &[T], to: &mut [T]) {
-    if let (Some((from, from_rest)), Some((to, to_rest))) =
-        (from.split_first_chunk::<4>(), to.split_first_chunk_mut::<4>())
-        && from_rest.len() <= 8
-    {
+crate::simd::per_isa! {
+    /// Copies rows of `width` elements that are `from_pitch` and `to_pitch` elements apart; most are so short that a call of
+    /// `memcpy` for each would take longer than the copy.
+    fn copy_rows<T: Accum>(rows: usize, width: usize, from: &[T], from_pitch: usize, to: &mut [T], to_pitch: usize) {
+        for row in 0..rows {
+            let (from, to) = (&from[row * from_pitch..][..width], &mut to[row * to_pitch..][..width]);
+            match width {
+                0..4 => from.iter().zip(to).for_each(|(from, to)| *to = *from),
+                4..8 => copy_ends::<T, 4>(from, to),
+                8..16 => copy_ends::<T, 8>(from, to),
+                16..32 => copy_ends::<T, 16>(from, to),
+                32..=64 => copy_ends::<T, 32>(from, to),
+                _ => to.copy_from_slice(from),
+            }
+        }
+    }
+}
+
+/// Copies N to 2 N elements: the first and the last N.
+#[inline(always)]
+fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
+    if let (Some(from), Some(to)) = (from.first_chunk::<N>(), to.first_chunk_mut::<N>()) {
         *to = *from;
-        from_rest.iter().zip(to_rest).for_each(|(from, to)| *to = *from);
-    } else {
-        to.copy_from_slice(from);
+    }
+    if let (Some(from), Some(to)) = (from.last_chunk::<N>(), to.last_chunk_mut::<N>()) {
+        *to = *from;
     }
 }
 
 crate::simd::per_isa! {
-    /// Copies every second element, from the first one on.
-    fn every_second<T: Accum>(from: &[T], to: &mut [T]) {
-        let pairs = from.chunks_exact(2);
-        let last = pairs.remainder();
-        let count = pairs.len();
-        for (to, pair) in to.iter_mut().zip(pairs) {
-            *to = pair[0];
+    /// Copies every second element of the `columns` of rows that are `from_pitch` elements apart.
+    fn copy_every_second<T: Accum>(
+        rows: usize,
+        columns: Range<usize>,
+        from: &[T],
+        from_pitch: usize,
+        to: &mut [T],
+        to_pitch: usize
+    ) {
+        for row in 0..rows {
+            let (pairs, last) = from[row * from_pitch..][columns.clone()].as_chunks::<2>();
+            let to = &mut to[row * to_pitch..];
+            for (to, [value, _]) in to.iter_mut().zip(pairs) {
+                *to = *value;
+            }
+            if let [last] = last {
+                to[pairs.len()] = *last;
+            }
         }
-        if let [last] = last {
-            to[count] = *last;
-        }
+    }
+}
+
+/// The same for every `step`-th element.
+fn copy_steps<T: Accum>(
+    step: usize,
+    rows: usize,
+    columns: Range<usize>,
+    from: &[T],
+    from_pitch: usize,
+    to: &mut [T],
+    to_pitch: usize,
+) {
+    for row in 0..rows {
+        let from = from[row * from_pitch..][columns.clone()].iter().step_by(step);
+        to[row * to_pitch..].iter_mut().zip(from).for_each(|(to, value)| *to = *value);
     }
 }

@@ -296,10 +296,9 @@ impl<T: Accum> Winograd<'_, T> {
             with_scratch(images.len() * channels * phases, |source: &mut [T]| {
                 source.fill(T::zero());
                 let plane = self.layout.geometry().plane();
-                for (i, to) in source.chunks_exact_mut(phases).enumerate() {
-                    let channel =
-                        (images.start + i / channels) * self.shape.in_channels + group * channels + i % channels;
-                    self.layout.fill(&self.input[channel * plane..(channel + 1) * plane], 0, to);
+                for (image, to) in images.clone().zip(source.chunks_exact_mut(channels * phases)) {
+                    let first = image * self.shape.in_channels + group * channels;
+                    self.layout.fill(&self.input[first * plane..(first + channels) * plane], 0, to);
                 }
                 with_scratch((channels + rows.len()) * STRIDE, |tiles: &mut [T]| {
                     let (inputs, outputs) = tiles.split_at_mut(channels * STRIDE);

@@ -88,10 +88,17 @@ impl<'a, T: Element> Epilogue<'a, T> {
 
     /// Applies it to the block of C that starts at (`row`, `col`).
     pub(crate) fn apply(&self, row: usize, col: usize, mut block: MatMut<'_, T>) {
+        apply(self, row, col, &mut block);
+    }
+}
+
+crate::simd::per_isa! {
+    /// See [`Epilogue::apply`].
+    fn apply<T: Element>(epilogue: &Epilogue<'_, T>, row: usize, col: usize, block: &mut MatMut<'_, T>) {
         let cols = block.cols();
         for i in 0..block.rows() {
             let values = block.row_mut(i);
-            match (self.bias, self.scale) {
+            match (epilogue.bias, epilogue.scale) {
                 (Bias::None, _) => {}
                 (Bias::PerRow(bias), None) => {
                     let bias = bias[row + i];
@@ -107,7 +114,7 @@ impl<'a, T: Element> Epilogue<'a, T> {
                     values.iter_mut().zip(terms).for_each(|(value, (&scale, &bias))| *value = *value * scale + bias);
                 }
             }
-            if let Some(residual) = self.residual {
+            if let Some(residual) = epilogue.residual {
                 let part = residual.block(row + i, col, 1, cols);
                 if part.col_stride() == 1 {
                     add(values, &part.data()[..cols]);
@@ -116,7 +123,7 @@ impl<'a, T: Element> Epilogue<'a, T> {
                     values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
                 }
             }
-            match self.activation {
+            match epilogue.activation {
                 Activation::Identity => {}
                 Activation::Relu => {
                     values.iter_mut().for_each(|value| *value = if *value <= T::zero() { T::zero() } else { *value });
@@ -132,6 +139,7 @@ impl<'a, T: Element> Epilogue<'a, T> {
     }
 }
 
+#[inline(always)]
 fn add<T: Element>(values: &mut [T], terms: &[T]) {
     values.iter_mut().zip(terms).for_each(|(value, &term)| *value = *value + term);
 }

@@ -234,18 +234,39 @@ crate::simd::per_isa! {
             let ((a, b), (to_a, to_b)) = (image.split_at(width), to.split_at_mut(width));
             to_a[2 * out_width..].fill(T::default());
             to_b[2 * out_width..].fill(T::default());
-            let from = a.chunks_exact(2).zip(b.chunks_exact(2)).zip(grad);
-            for (((a, b), grad), (to_a, to_b)) in from.zip(to_a.chunks_exact_mut(2).zip(to_b.chunks_exact_mut(2))) {
-                let mut largest = T::Acc::neg_infinity();
-                let mut place = 0u32;
-                for (i, x) in [a[0], a[1], b[0], b[1]].into_iter().enumerate() {
-                    let x = T::Acc::of(x);
-                    place = if x > largest { i as u32 } else { place };
-                    largest = if x > largest { x } else { largest };
-                }
-                let share = |i: u32| if place == i { *grad } else { T::default() };
-                (to_a[0], to_a[1], to_b[0], to_b[1]) = (share(0), share(1), share(2), share(3));
+            let mut done = 0;
+            while done < out_width {
+                let (a, b, to_a, to_b) = (&a[2 * done..], &b[2 * done..], &mut to_a[2 * done..], &mut to_b[2 * done..]);
+                let grad = &grad[done..];
+                done += match out_width - done {
+                    16.. => share_blocks::<T, 16>(a, b, grad, to_a, to_b),
+                    4.. => share_blocks::<T, 4>(a, b, grad, to_a, to_b),
+                    2.. => share_blocks::<T, 2>(a, b, grad, to_a, to_b),
+                    _ => share_blocks::<T, 1>(a, b, grad, to_a, to_b),
+                };
             }
         }
     }
+}
+
+/// The gradients of N neighbouring blocks of the rows `a` and `b`, in steps that become vector instructions. Returns N.
+#[inline(always)]
+fn share_blocks<T: Real, const N: usize>(a: &[T], b: &[T], grad: &[T], to_a: &mut [T], to_b: &mut [T]) -> usize {
+    let (a, b, grad) = (&a[..2 * N], &b[..2 * N], &grad[..N]);
+    let (to_a, to_b) = (&mut to_a[..2 * N], &mut to_b[..2 * N]);
+    let (mut largest, mut place) = ([T::Acc::neg_infinity(); N], [0u32; N]);
+    for (i, (row, corner)) in [(a, 0), (a, 1), (b, 0), (b, 1)].into_iter().enumerate() {
+        let values: [T::Acc; N] = std::array::from_fn(|n| T::Acc::of(row[2 * n + corner]));
+        for n in 0..N {
+            let larger = values[n] > largest[n];
+            place[n] = if larger { i as u32 } else { place[n] };
+            largest[n] = if larger { values[n] } else { largest[n] };
+        }
+    }
+    for n in 0..N {
+        let share = |i: u32| if place[n] == i { grad[n] } else { T::default() };
+        (to_a[2 * n], to_a[2 * n + 1]) = (share(0), share(1));
+        (to_b[2 * n], to_b[2 * n + 1]) = (share(2), share(3));
+    }
+    N
 }
