@@ -5,12 +5,13 @@
 //! stride of the gradient of the output.
 
 use super::geometry::Geometry;
-use super::implicit::{Implicit, pack_weights};
+use super::implicit::{Implicit, depth_blocks, pack_weights};
 use super::{ConvEpilogue, ConvShape, check_len, depthwise, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
+use std::ops::Range;
 
 /// The convolution that gives the gradient of the input elements of one residue.
 pub(super) struct Phase {
@@ -149,21 +150,50 @@ fn pack_phase<T: WindowElement>(
 ) {
     let (rows, outs, all) = (shape.group_in(), shape.group_out(), shape.taps());
     let depth = outs * taps.len();
-    let packed = kernel.packed_a_len(rows, depth);
-    parallel_rows(&mut out[..shape.groups * packed], packed, 1, |group, out| {
-        let weights = &weights[group * outs * rows * all..];
-        with_scratch(rows * depth, |matrix: &mut [T]| {
-            if depth > 0 {
-                parallel_rows(matrix, depth, (1 << 14) / depth + 1, |row, to| {
-                    for (channel, to) in to.chunks_exact_mut(taps.len()).enumerate() {
-                        let from = &weights[(channel * rows + row) * all..][..all];
-                        to.iter_mut().zip(taps).for_each(|(to, &tap)| *to = from[tap]);
-                    }
-                });
-            }
-            pack_weights(kernel, MatRef::row_major(matrix, rows, depth), out);
+    for group in 0..shape.groups {
+        let weights = &weights[group * outs * rows * all..][..outs * rows * all];
+        let out = &mut out[group * kernel.packed_a_len(rows, depth)..];
+        if all == 1 && depth > 0 {
+            pack_weights(kernel, MatRef::new(weights, rows, outs, 1, rows), out);
+            continue;
+        }
+        let Some(longest) = depth_blocks::<T>(depth).next() else { continue };
+        let (len, out) = (kernel.packed_a_len(rows, longest.len()), &mut out[..kernel.packed_a_len(rows, depth)]);
+        parallel_rows(out, len, 1, |i, out| {
+            let block = i * longest.len()..((i + 1) * longest.len()).min(depth);
+            pack_block(kernel, weights, rows, taps, all, block, out);
         });
-    });
+    }
+}
+
+/// Packs the columns in `block` of all rows: those of a channel are near to each other in the weights.
+fn pack_block<T: WindowElement>(
+    kernel: &'static MicroKernel<T>,
+    weights: &[T],
+    rows: usize,
+    taps: &[usize],
+    all: usize,
+    block: Range<usize>,
+    out: &mut [T],
+) {
+    let (mr, count) = (kernel.mr(), taps.len());
+    for channel in block.start / count..block.end.div_ceil(count) {
+        let columns = block.start.max(channel * count)..block.end.min((channel + 1) * count);
+        let taps = &taps[columns.start - channel * count..columns.end - channel * count];
+        let adjacent = taps.iter().zip(taps[0]..).all(|(tap, next)| *tap == next);
+        for row in (0..rows).step_by(mr) {
+            let lanes = mr.min(rows - row);
+            let from = &weights[(channel * rows + row) * all..][..lanes * all];
+            let out = &mut out[row * block.len() + (columns.start - block.start) * mr..][..columns.len() * mr];
+            if adjacent {
+                kernel.pack_lanes(MatRef::new(&from[taps[0]..], lanes, taps.len(), all, 1), mr, out);
+            } else {
+                for (step, tap) in out.chunks_exact_mut(mr).zip(taps) {
+                    step.iter_mut().zip(from[*tap..].iter().step_by(all)).for_each(|(to, weight)| *to = *weight);
+                }
+            }
+        }
+    }
 }
 
 impl Phase {

@@ -8,9 +8,8 @@ mod avx512;
 mod isa;
 pub mod microkernel;
 pub mod multiversion;
-mod per_isa;
 mod portable;
 pub mod window;
 
 pub use isa::Isa;
-pub(crate) use per_isa::per_isa;
+pub(crate) use multiversion::per_isa;

@@ -1,8 +1,70 @@
-//! Compiles one generic loop for several instruction sets and picks the best that the processor has.
+//! Functions and loops that are compiled for several instruction sets; the best that the processor has is picked at run time.
 //!
 //! Every version computes the same bits: the loops hold no reassociation and `f32::mul_add` is exact everywhere. A debug build
 //! therefore has the portable version alone, which compiles in a fraction of the time; the tests of this crate have all.
 #![allow(unsafe_code)]
+
+use super::Isa;
+use std::sync::OnceLock;
+
+/// Declares functions whose body is compiled for every level of [`Isa`] and chosen at run time.
+///
+/// The body should be loops over slices that the compiler can vectorise; what it calls must be inlined into it. Each
+/// call costs a look at [`level`], so a call should do some hundred operations.
+macro_rules! per_isa {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),+ $(,)?>)? ($($arg:ident: $t:ty),* $(,)?) $(-> $r:ty)? $body:block) => {
+        $(#[$meta])*
+        #[allow(unsafe_code)]
+        $vis fn $name $(<$($g: $bound),+>)? ($($arg: $t),*) $(-> $r)? {
+            #[inline(always)]
+            fn portable $(<$($g: $bound),+>)? ($($arg: $t),*) $(-> $r)? $body
+
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2 $(<$($g: $bound),+>)? ($($arg: $t),*) $(-> $r)? {
+                portable $(::<$($g),+>)? ($($arg),*)
+            }
+
+            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512vl,avx512dq,avx512bw")]
+            fn avx512 $(<$($g: $bound),+>)? ($($arg: $t),*) $(-> $r)? {
+                portable $(::<$($g),+>)? ($($arg),*)
+            }
+
+            #[allow(clippy::match_single_binding)] // a debug build has the last arm alone
+            match $crate::simd::multiversion::level() {
+                // SAFETY: `level` names one only if the processor has its instructions.
+                #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+                $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$($g),+>)? ($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+                $crate::simd::Isa::Avx2 => unsafe { avx2 $(::<$($g),+>)? ($($arg),*) },
+                _ => portable $(::<$($g),+>)? ($($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use per_isa;
+
+/// The instruction set of the versions in use: [`Isa::current`], but no AVX-512 without the extensions that all of its
+/// processors since 2017 have.
+pub(crate) fn level() -> Isa {
+    static LEVEL: OnceLock<Isa> = OnceLock::new();
+    *LEVEL.get_or_init(|| match Isa::current() {
+        Isa::Avx512 if !has_extensions() => Isa::Avx2,
+        isa => isa,
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_extensions() -> bool {
+    is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq") && is_x86_feature_detected!("avx512bw")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_extensions() -> bool {
+    false
+}
 
 /// A loop that is worth compiling for wide vectors. `run` and everything that it calls in the loop must be
 /// `#[inline(always)]`, for only inlined code takes part in the wider instruction set.
@@ -14,102 +76,36 @@ pub trait Kernel {
     fn run(self) -> Self::Output;
 }
 
-/// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the compile target's own.
-#[inline]
-pub fn run<K: Kernel>(kernel: K) -> K::Output {
-    #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-    {
-        match x86::level() {
-            // SAFETY: this level means that the processor has every feature that `run_avx512` enables.
-            x86::AVX512 => return unsafe { x86::run_avx512(kernel) },
-            // SAFETY: this level means that the processor has every feature that `run_avx2` enables.
-            x86::AVX2 => return unsafe { x86::run_avx2(kernel) },
-            _ => {}
-        }
+per_isa! {
+    /// Runs `kernel` with the widest instructions of this processor: AVX-512, AVX2 with FMA, or the compile target's own.
+    pub fn run<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run()
     }
-    kernel.run()
 }
 
-#[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
-mod x86 {
-    use super::Kernel;
-    use crate::simd::Isa;
-    use std::sync::atomic::{AtomicU8, Ordering};
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    const UNKNOWN: u8 = 0;
-    const BASELINE: u8 = 1;
-    pub(super) const AVX2: u8 = 2;
-    pub(super) const AVX512: u8 = 3;
+    struct Axpy<'a>(&'a [f32], &'a mut [f32]);
 
-    static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+    impl Kernel for Axpy<'_> {
+        type Output = ();
 
-    #[inline(always)]
-    pub(super) fn level() -> u8 {
-        match LEVEL.load(Ordering::Relaxed) {
-            UNKNOWN => detect(),
-            known => known,
-        }
-    }
-
-    #[cold]
-    fn detect() -> u8 {
-        let isa = Isa::current();
-        let wide = is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw");
-        let level = match isa {
-            Isa::Avx512 if wide => AVX512,
-            Isa::Avx512 | Isa::Avx2 => AVX2,
-            Isa::Portable => BASELINE,
-        };
-        LEVEL.store(level, Ordering::Relaxed);
-        level
-    }
-
-    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-    pub(super) fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run()
-    }
-
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run()
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        struct Axpy<'a>(&'a [f32], &'a mut [f32]);
-
-        impl Kernel for Axpy<'_> {
-            type Output = ();
-
-            #[inline(always)]
-            fn run(self) {
-                for (y, x) in self.1.iter_mut().zip(self.0) {
-                    *y = x.mul_add(0.1, *y);
-                }
+        #[inline(always)]
+        fn run(self) {
+            for (y, x) in self.1.iter_mut().zip(self.0) {
+                *y = x.mul_add(0.1, *y);
             }
         }
+    }
 
-        #[test]
-        fn every_version_gives_the_same_bits() {
-            let x: Vec<f32> = (0..1003).map(|i| (i as f32).sin()).collect();
-            let base = {
-                let mut y = x.clone();
-                Axpy(&x, &mut y).run();
-                y
-            };
-            let mut best = x.clone();
-            super::super::run(Axpy(&x, &mut best));
-            assert_eq!(base, best);
-            if level() >= AVX2 {
-                let mut y = x.clone();
-                // SAFETY: the level says that the processor has AVX2 and FMA.
-                unsafe { run_avx2(Axpy(&x, &mut y)) };
-                assert_eq!(base, y);
-            }
-        }
+    #[test]
+    fn every_version_gives_the_same_bits() {
+        let x: Vec<f32> = (0..1003).map(|i| (i as f32).sin()).collect();
+        let (mut base, mut best) = (x.clone(), x.clone());
+        Axpy(&x, &mut base).run();
+        run(Axpy(&x, &mut best));
+        assert_eq!(base, best);
     }
 }
