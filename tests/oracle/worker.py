@@ -97,8 +97,11 @@ class Oracle:
 
     def invoke(self, case):
         arrays = [self.array(np.asarray(v)) for v in case.inputs]
-        function = getattr(self.mx.nd._internal, case.op)
-        outputs = function(*arrays, **{k: attr(v) for k, v in case.attrs.items()})
+        creator = ctypes.c_void_p()
+        self.check(self.lib.NNGetOpHandle(ctypes.c_char_p(case.op.encode()), ctypes.byref(creator)))
+        keys = list(case.attrs)
+        call = self.mx.ndarray._internal._imperative_invoke
+        outputs = call(creator.value, arrays, keys, [attr(case.attrs[k]) for k in keys], None, False, True)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         return {"outputs": [o.asnumpy() for o in outputs]}
 

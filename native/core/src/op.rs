@@ -152,6 +152,7 @@ pub enum Forward {
 pub type Names = fn(&Params) -> Vec<String>;
 
 /// The definition of an operator.
+#[derive(Clone, Copy)]
 pub struct OpDef {
     /// Name.
     pub name: &'static str,
@@ -241,6 +242,13 @@ impl OpDef {
     /// Other names.
     pub const fn aliases(mut self, names: &'static [&'static str]) -> OpDef {
         self.aliases = names;
+        self
+    }
+
+    /// The same operator under another name, without aliases.
+    pub const fn renamed(mut self, name: &'static str) -> OpDef {
+        self.name = name;
+        self.aliases = &[];
         self
     }
 

@@ -265,6 +265,22 @@ impl<T: ParamValue> ParamValue for Plain<T> {
     const TYPE_ONLY: bool = true;
 }
 
+/// A parameter whose type the metadata leaves out: it shows nothing before `optional` or `required`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Untyped<T>(pub T);
+
+impl<T: ParamValue> ParamValue for Untyped<T> {
+    fn type_name() -> Cow<'static, str> {
+        "".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        T::parse(text).map(Untyped)
+    }
+    fn print(&self) -> String {
+        self.0.print()
+    }
+}
+
 /// Declares an enumeration that a parameter can take, with its text values in MXNet's order.
 #[macro_export]
 macro_rules! param_enum {
@@ -334,6 +350,8 @@ dtype_set! {
     FloatDType [F16, F32, F64];
     /// The types that `norm` accumulates in.
     NormDType [F16, F32, F64, I32, I64, I8];
+    /// The types that NumPy's sums are asked for.
+    SumDType [Bool, F16, F32, F64, I32, I64, I8];
     /// The types of indices.
     IndexDType [F16, F32, F64, I32, I64, U8];
 }

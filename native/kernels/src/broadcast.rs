@@ -1,7 +1,7 @@
 //! Elementwise kernels of two operands whose axes of length one are repeated, and the repetition alone.
 
 use crate::map::drive::{Feed, Src};
-use crate::map::{Lane, LaneFn, Load, Store};
+use crate::map::{Elements, Lane, LaneFn, Load, Store};
 use crate::zip::{zip, zip_feeds};
 
 /// An array seen in a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
@@ -60,28 +60,44 @@ fn is_contiguous(axes: &[(usize, usize)]) -> bool {
     matches!(axes, [(_, 1)])
 }
 
-impl<T> View<'_, T> {
-    /// The memory position of output position `at`, the position within the innermost axis, and that axis.
-    fn locate(&self, at: usize) -> (usize, usize, (usize, usize)) {
-        let (inner, outer) = match self.axes.split_last() {
-            Some((inner, outer)) => (*inner, outer),
-            None => ((1, 1), &[][..]),
-        };
-        let within = at % inner.0;
-        let mut rest = at / inner.0;
-        let mut pos = within * inner.1;
-        for &(n, stride) in outer.iter().rev() {
-            pos += rest % n * stride;
-            rest /= n;
+/// The memory position of output position `at`, the position within the innermost axis, and that axis.
+fn locate(axes: &[(usize, usize)], at: usize) -> (usize, usize, (usize, usize)) {
+    let (inner, outer) = match axes.split_last() {
+        Some((inner, outer)) => (*inner, outer),
+        None => ((1, 1), &[][..]),
+    };
+    let within = at % inner.0;
+    let mut rest = at / inner.0;
+    let mut pos = within * inner.1;
+    for &(n, stride) in outer.iter().rev() {
+        pos += rest % n * stride;
+        rest /= n;
+    }
+    (pos, within, inner)
+}
+
+/// Writes the lanes of output positions from `at` on; `load` reads neighbours in memory from a position on.
+fn fill_strided<C: Lane>(axes: &[(usize, usize)], at: usize, buf: &mut [C], load: impl Fn(usize, &mut [C])) {
+    let mut done = 0;
+    while done < buf.len() {
+        let (pos, within, (n, stride)) = locate(axes, at + done);
+        let run = (n - within).min(buf.len() - done);
+        let part = &mut buf[done..done + run];
+        if stride == 0 {
+            load(pos, &mut part[..1]);
+            let lane = part[0];
+            part.fill(lane);
+        } else {
+            load(pos, part);
         }
-        (pos, within, inner)
+        done += run;
     }
 }
 
 impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
     fn run(&self, at: usize) -> Option<&[C]> {
         let Src::Slice(data) = self.data else { return None };
-        let (pos, within, (n, stride)) = self.locate(at);
+        let (pos, within, (n, stride)) = locate(&self.axes, at);
         if stride != 1 { None } else { T::view(&data[pos..pos + n - within]) }
     }
 
@@ -91,21 +107,61 @@ impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
             Src::InPlace => return U::load(out, buf),
             Src::Scalar(v) => return buf.fill(v.lane()),
         };
-        let mut done = 0;
-        while done < buf.len() {
-            let (pos, within, (n, stride)) = self.locate(at + done);
-            let run = (n - within).min(buf.len() - done);
-            let part = &mut buf[done..done + run];
-            match (run, stride) {
-                (1, _) | (_, 0) => part.fill(data[pos].lane()),
-                _ => T::load(&data[pos..pos + run], part),
-            }
-            done += run;
-        }
+        fill_strided(&self.axes, at, buf, |pos, part| match part {
+            [lane] => *lane = data[pos].lane(),
+            part => T::load(&data[pos..pos + part.len()], part),
+        });
     }
 
     fn constant(&self) -> bool {
         matches!(self.data, Src::Scalar(_))
+    }
+}
+
+/// A [`View`] of elements of any type.
+struct AnyView<'a> {
+    data: Elements<'a>,
+    axes: Vec<(usize, usize)>,
+}
+
+impl<C: Lane, U: Load<C>> Feed<C, U> for AnyView<'_> {
+    fn run(&self, at: usize) -> Option<&[C]> {
+        let lanes = C::view_any(self.data)?;
+        let (pos, within, (n, stride)) = locate(&self.axes, at);
+        if stride != 1 { None } else { Some(&lanes[pos..pos + n - within]) }
+    }
+
+    fn fill(&self, at: usize, _: &[U], buf: &mut [C]) {
+        fill_strided(&self.axes, at, buf, |pos, part| C::load_any(self.data, pos, part));
+    }
+
+    fn constant(&self) -> bool {
+        matches!(self.axes[..], [(_, 0)])
+    }
+}
+
+/// [`broadcast`] of operands of any types, each converted to lanes of type `C` block by block.
+///
+/// # Panics
+/// As [`broadcast`].
+pub fn broadcast_any<U, C, D, F>(
+    (a, a_shape): (Elements<'_>, &[usize]),
+    (b, b_shape): (Elements<'_>, &[usize]),
+    (out, out_shape): (&mut [U], &[usize]),
+    f: F,
+) where
+    U: Load<C> + Store<D>,
+    C: Lane,
+    D: Lane,
+    F: LaneFn<(C, C), D>,
+{
+    for (data, shape) in [(a, a_shape), (b, b_shape)] {
+        assert_eq!(data.len(), shape.iter().product(), "{} elements do not have shape {shape:?}", data.len());
+    }
+    assert_eq!(out.len(), out_shape.iter().product(), "the output does not have shape {out_shape:?}");
+    let (a_axes, b_axes) = plan(a_shape, b_shape, out_shape);
+    if !out.is_empty() {
+        zip_feeds(&AnyView { data: a, axes: a_axes }, &AnyView { data: b, axes: b_axes }, out, f);
     }
 }
 
@@ -225,6 +281,20 @@ mod tests {
             broadcast((Src::from(&h(&a)), sa), (Src::from(&h(&b)), sb), (&mut y, &out), f);
             assert_eq!(y, h(&want), "{sa:?} {sb:?} float16");
         }
+    }
+
+    #[test]
+    fn operands_of_any_types_are_converted() {
+        let a: Vec<i64> = (0..300).collect();
+        let b = [f16::from_f32(0.5), f16::from_f32(-2.0), f16::from_f32(4.0)];
+        let mut y = vec![0f32; 900];
+        let f = lane_fn!(|a: f32, b: f32| -> f32 { a - b });
+        broadcast_any((a[..].into(), &[300, 1]), (b[..].into(), &[3]), (&mut y, &[300, 3]), f);
+        assert!(y.iter().enumerate().all(|(i, y)| *y == (i / 3) as f32 - [0.5, -2.0, 4.0][i % 3]));
+        let mut equal = vec![false; 300];
+        let f = lane_fn!(|a: i64, b: i64| -> i64 { i64::from(a == b) });
+        broadcast_any((a[..].into(), &[300]), ([7u8][..].into(), &[]), (&mut equal, &[300]), f);
+        assert!(equal.iter().enumerate().all(|(i, y)| *y == (i == 7)));
     }
 
     #[test]

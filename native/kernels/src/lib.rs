@@ -17,6 +17,7 @@ pub mod par;
 pub mod pool;
 pub mod reduce;
 pub mod rng;
+pub mod scan;
 pub mod simd;
 pub mod softmax;
 pub mod sort;

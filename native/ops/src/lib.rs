@@ -7,6 +7,7 @@ pub mod index;
 pub mod init;
 pub mod linalg;
 pub mod nn;
+pub mod numpy;
 pub mod optimizer;
 pub mod random;
 pub mod reduce;

@@ -8,12 +8,76 @@ use ferromx_core::dtype::{Element, bf16, f16};
 use half::slice::HalfFloatSliceExt;
 
 /// A type that loops compute in.
-pub trait Lane: Element + Plain + Load<Self> + Store<Self> {}
+pub trait Lane: Element + Plain + Load<Self> + Store<Self> {
+    /// The elements themselves where they are lanes of this type.
+    fn view_any(src: Elements<'_>) -> Option<&[Self]>;
+    /// Converts the elements from position `at` on into `dst`.
+    fn load_any(src: Elements<'_>, at: usize, dst: &mut [Self]);
+    /// Converts lanes into the equally many elements of `dst`.
+    fn store_any(src: &[Self], dst: ElementsMut<'_>);
+}
 
-impl Lane for f32 {}
-impl Lane for f64 {}
-impl Lane for i32 {}
-impl Lane for i64 {}
+macro_rules! elements {
+    ($($variant:ident $t:ty),*) => {
+        /// Elements of whichever type, for kernels whose operands differ in type: they convert block by block, so that they are
+        /// not compiled for every pair of types.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Elements<'a> {
+            $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a [$t]),)*
+        }
+
+        /// Where elements of whichever type are written.
+        #[derive(Debug)]
+        pub enum ElementsMut<'a> {
+            $(#[doc = concat!("Elements of type `", stringify!($t), "`.")] $variant(&'a mut [$t]),)*
+        }
+
+        impl Elements<'_> {
+            /// The number of elements.
+            pub fn len(&self) -> usize {
+                match self { $(Elements::$variant(s) => s.len(),)* }
+            }
+
+            /// Whether there are none.
+            pub fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+
+        $(impl<'a> From<&'a [$t]> for Elements<'a> {
+            fn from(s: &'a [$t]) -> Elements<'a> {
+                Elements::$variant(s)
+            }
+        }
+
+        impl<'a> From<&'a mut [$t]> for ElementsMut<'a> {
+            fn from(s: &'a mut [$t]) -> ElementsMut<'a> {
+                ElementsMut::$variant(s)
+            }
+        })*
+    };
+}
+elements!(F32 f32, F64 f64, F16 f16, BF16 bf16, U8 u8, I8 i8, I32 i32, I64 i64, Bool bool);
+
+macro_rules! lane {
+    ($lane:ident: $($variant:ident)*) => {
+        impl Lane for $lane {
+            fn view_any(src: Elements<'_>) -> Option<&[$lane]> {
+                match src { $(Elements::$variant(s) => Load::<$lane>::view(s),)* }
+            }
+            fn load_any(src: Elements<'_>, at: usize, dst: &mut [$lane]) {
+                match src { $(Elements::$variant(s) => Load::<$lane>::load(&s[at..at + dst.len()], dst),)* }
+            }
+            fn store_any(src: &[$lane], dst: ElementsMut<'_>) {
+                match dst { $(ElementsMut::$variant(d) => Store::<$lane>::store(src, d),)* }
+            }
+        }
+    };
+}
+lane!(f32: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(f64: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(i32: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
+lane!(i64: F32 F64 F16 BF16 U8 I8 I32 I64 Bool);
 
 /// The lane type in which arithmetic on an element type is done: `f32` for the floats up to 32 bits, `f64`, `i64`, and
 /// `i32` for the narrower integers and booleans, whose results then wrap around as in C.

@@ -4,7 +4,7 @@ pub(crate) mod drive;
 mod lane;
 
 pub use drive::Src;
-pub use lane::{Arith, Lane, Load, Store};
+pub use lane::{Arith, Elements, ElementsMut, Lane, Load, Store};
 
 use crate::simd::multiversion::{self, Kernel};
 use drive::{Feed, check_len, drive};

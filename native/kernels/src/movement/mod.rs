@@ -3,6 +3,7 @@
 //! They take any plain element. To keep the library small, callers may view elements as unsigned integers of their size
 //! first. Sources and destinations never overlap.
 
+mod diagonal;
 mod join;
 mod pad;
 mod strided;
@@ -10,9 +11,10 @@ mod strided;
 mod tests;
 mod transpose;
 
+pub use diagonal::{diagonal, diagonal_assign};
 pub use join::{concat, split};
 pub use pad::{Padding, pad};
-pub use strided::{broadcast_to, flip, repeat, slice, slice_assign, slice_fill, tile};
+pub use strided::{broadcast_to, flip, permute_flip, repeat, roll, slice, slice_assign, slice_fill, tile};
 pub use transpose::transpose;
 
 /// What can be moved.

@@ -81,7 +81,7 @@ pub fn slice<T: Item>(
 
 /// Calls `f` with each innermost run of a slice: the number of its first element in the slice, its place in `dst`, its
 /// length and stride.
-fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl FnMut(usize, usize, usize, isize)) {
+pub(super) fn for_each_run(start: usize, axes: &[Axis], size: usize, mut f: impl FnMut(usize, usize, usize, isize)) {
     let (inner, outer) = match axes.split_last() {
         Some((&inner, outer)) => (inner, outer),
         None => (Axis { n: 1, stride: 1 }, &[][..]),
@@ -171,6 +171,47 @@ pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) 
     let begin: Vec<usize> = shape.iter().enumerate().map(|(i, n)| if flipped(i) { n - 1 } else { 0 }).collect();
     let step: Vec<isize> = (0..shape.len()).map(|i| if flipped(i) { -1 } else { 1 }).collect();
     slice((src, shape), &begin, &step, (dst, shape));
+}
+
+/// Permutes axes and reverses some: axis `i` of the result is axis `perm[i]` of the source, in reverse order where `flipped[perm[i]]`.
+///
+/// # Panics
+/// If `perm` is no permutation of the axes, or a length does not fit.
+pub fn permute_flip<T: Item>(src: &[T], shape: &[usize], perm: &[usize], flipped: &[bool], dst: &mut [T]) {
+    check_shape(src.len(), shape);
+    check_shape(dst.len(), shape);
+    let mut sorted = perm.to_vec();
+    sorted.sort_unstable();
+    assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is no permutation of the axes of {shape:?}");
+    if src.is_empty() {
+        return;
+    }
+    let strides = contiguous(shape);
+    let start = (0..shape.len()).filter(|i| flipped[*i]).map(|i| (shape[i] - 1) * strides[i] as usize).sum();
+    let axis = |&i: &usize| Axis { n: shape[i], stride: if flipped[i] { -strides[i] } else { strides[i] } };
+    gather(src, start, &merge_axes(perm.iter().map(axis)), dst);
+}
+
+/// Moves the elements of the middle axis of `src`, seen as (outer, n, inner), `shift` places on; what leaves at the end enters at
+/// the beginning.
+///
+/// # Panics
+/// If a length does not fit, or `shift` is not below the length of the axis.
+pub fn roll<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), shift: usize, dst: &mut [T]) {
+    check_shape(src.len(), &[outer, n, inner]);
+    check_shape(dst.len(), &[outer, n, inner]);
+    if src.is_empty() {
+        return;
+    }
+    assert!(shift < n, "a shift by {shift} of an axis of length {n}");
+    let row = n * inner;
+    par::parallel_rows(dst, row, (GRAIN / row).max(1), |i, dst| {
+        for (k, dst) in dst.chunks_mut(row).enumerate() {
+            let (stay, wrap) = src[(i + k) * row..(i + k + 1) * row].split_at((n - shift) * inner);
+            dst[..wrap.len()].copy_from_slice(wrap);
+            dst[wrap.len()..].copy_from_slice(stay);
+        }
+    });
 }
 
 /// Lays `reps[i]` copies of `src` side by side along axis `i`. The shorter of `shape` and `reps` is extended by ones at

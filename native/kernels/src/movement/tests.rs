@@ -149,3 +149,40 @@ fn paddings() {
     pad(&[1, 2, 3, 4], &[2, 2], &[(1, 0), (1, 1)], Padding::Reflect, &mut y);
     assert_eq!(y, [4, 3, 4, 3, 2, 1, 2, 1, 4, 3, 4, 3]);
 }
+
+#[test]
+fn diagonals_are_read_and_written() {
+    let x: Vec<i32> = (0..24).collect();
+    let mut y = vec![0; 6];
+    diagonal(&x, &[2, 3, 4], (2, 0), 0, &mut y);
+    assert_eq!(y, [0, 13, 4, 17, 8, 21]);
+    let mut y = vec![0; 4];
+    diagonal(&x, &[2, 3, 4], (0, 1), -1, &mut y);
+    assert_eq!(y, [12, 13, 14, 15]);
+    diagonal(&x, &[2, 3, 4], (0, 1), 9, &mut []);
+    let mut m = vec![0; 12];
+    diagonal_assign(&[7, 8], (&mut m, &[3, 4]), (0, 1), 2);
+    assert_eq!(m, [0, 0, 7, 0, 0, 0, 0, 8, 0, 0, 0, 0]);
+}
+
+#[test]
+fn axes_are_permuted_and_reversed_at_once() {
+    let x = [0, 1, 2, 3, 4, 5];
+    let mut y = [0; 6];
+    permute_flip(&x, &[2, 3], &[1, 0], &[false, true], &mut y);
+    assert_eq!(y, [2, 5, 1, 4, 0, 3]);
+    permute_flip(&x, &[2, 3], &[0, 1], &[true, false], &mut y);
+    assert_eq!(y, [3, 4, 5, 0, 1, 2]);
+}
+
+#[test]
+fn elements_roll_around() {
+    let x = [0, 1, 2, 3, 4, 5];
+    let mut y = [0; 6];
+    roll(&x, (1, 6, 1), 1, &mut y);
+    assert_eq!(y, [5, 0, 1, 2, 3, 4]);
+    roll(&x, (2, 3, 1), 2, &mut y);
+    assert_eq!(y, [1, 2, 0, 4, 5, 3]);
+    roll(&x, (1, 2, 3), 1, &mut y);
+    assert_eq!(y, [3, 4, 5, 0, 1, 2]);
+}

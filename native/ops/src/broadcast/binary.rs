@@ -39,7 +39,8 @@ pub static OPS: &[&OpDef] = &[
     &XOR,
 ];
 
-const LHS_RHS: &[ArgDef] = &[
+/// The operands.
+pub const LHS_RHS: &[ArgDef] = &[
     arg("lhs", "The first array."),
     arg(
         "rhs",
@@ -113,27 +114,38 @@ broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broa
 broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
 
 /// Axes aligned at the last one; of two lengths that differ one is 1.
-fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let (Some(l), Some(r)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    if !io.ins[0].ndim_is_known() || !io.ins[1].ndim_is_known() {
+        return Ok(());
+    }
+    let out = broadcast_two(&io.ins[0], &io.ins[1])?;
+    io.assign_out(0, &out)
+}
+
+/// The shape that two shapes of known rank are broadcast to.
+///
+/// # Errors
+/// Two lengths that differ, neither of which is 1.
+pub fn broadcast_two(a: &Shape, b: &Shape) -> Result<Shape> {
+    let (l, r) = (a.dims().len(), b.dims().len());
     let n = l.max(r);
     let axis = |s: &Shape, rank: usize, i: usize| if i + rank < n { 1 } else { s.dim(i + rank - n) };
     let mut dims = Dims::new();
     for i in 0..n {
-        dims.push(match (axis(&io.ins[0], l, i), axis(&io.ins[1], r, i)) {
-            (a, b) if a == b => a,
-            (1, b) => b,
-            (a, 1) => a,
+        dims.push(match (axis(a, l, i), axis(b, r, i)) {
+            (x, y) if x == y => x,
+            (1, y) => y,
+            (x, 1) => x,
             // The unknown length is 1 or that of the other operand, so the output has the latter.
-            (a, -1) | (-1, a) => a,
-            (a, b) => {
+            (x, -1) | (-1, x) => x,
+            (x, y) => {
                 return Err(Error::Value(format!(
-                    "shapes {} and {} cannot be broadcast: {a} and {b} on axis {i} differ, and neither is 1",
-                    io.ins[0], io.ins[1]
+                    "shapes {a} and {b} cannot be broadcast: {x} and {y} on axis {i} differ, and neither is 1"
                 )));
             }
         });
     }
-    io.assign_out(0, &Shape::from(dims))
+    Ok(Shape::from(dims))
 }
 
 fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
@@ -148,7 +160,7 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 }
 
 /// The gradient is the output's, summed over what was repeated.
-fn pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+pub fn pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
 }
@@ -175,7 +187,7 @@ where
 }
 
 /// The negative of [`pass`].
-fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+pub fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
     pass(ctx, ins, target, out)?;
     lanes!(ctx, out.dtype(), Negative, |T, f| {
         zip(Src::<T>::InPlace, Src::Scalar(T::default()), out.slice_mut::<T>()?, f);
@@ -186,7 +198,7 @@ fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> R
 formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
 
 /// The gradient is `F(output's gradient, other operand)`.
-fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
+pub fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, x) = (&ins[0], &ins[2 - target]);
     let (shape, x_shape, to) = (g.shape().to_usize(), x.shape().to_usize(), out.shape().to_usize());
     lanes!(ctx, out.dtype(), F, |T, f| {
@@ -202,7 +214,7 @@ fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Ou
 }
 
 /// The gradient is the output's times `F(lhs, rhs)`.
-fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
+pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
@@ -232,7 +244,7 @@ where
 }
 
 /// `lanes *= g`.
-fn times<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
+pub fn times<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
 where
     C: ferromx_kernels::reduce::Number,
     T: ferromx_kernels::map::Load<C>,

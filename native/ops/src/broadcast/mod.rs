@@ -1,6 +1,6 @@
 //! Operators that repeat axes of length 1: arithmetic, comparison and logic of two arrays, and the repetition alone.
 
-mod binary;
+pub(crate) mod binary;
 mod expand;
 
 use ferromx_core::op::OpDef;

@@ -417,9 +417,9 @@ pub(crate) use binary;
 /// `graph` gives the gradient as operators; where there is a `df`, a formula applied to the same operands, it serves higher
 /// derivatives.
 macro_rules! scalar {
-    ($name:ident: $op:literal [$($alias:literal),+], $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
+    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
         pub static $name: OpDef = OpDef::new($op)
-            .aliases(&[$($alias),+])
+            $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(DATA)
             .params::<ScalarParam>()

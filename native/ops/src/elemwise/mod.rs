@@ -3,10 +3,10 @@
 mod binary;
 pub(crate) mod family;
 pub(crate) mod formulas;
-mod identity;
+pub(crate) mod identity;
 mod parametric;
-mod scalar;
-mod unary;
+pub(crate) mod scalar;
+pub(crate) mod unary;
 
 use ferromx_core::op::OpDef;
 

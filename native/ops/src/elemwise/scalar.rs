@@ -117,7 +117,7 @@ scalar!(XOR: "_logical_xor_scalar" ["_LogicalXorScalar"], "1 where exactly one o
     Xor(x, s), Grad::Zero);
 
 /// The type of the result: the array's, except that booleans become numbers and a fraction makes integers float64.
-fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let is_int = p.get::<ScalarParam>().is_int;
     match io.ins[0] {
         Some(d) if d.is_float() => io.assign_out(0, d),
@@ -132,7 +132,7 @@ fn scalar_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 }
 
 /// `F(x, scalar)`.
-fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     if x.dtype() == out.dtype() {
         return with_scalar::<F>(ctx, x, s, out);
@@ -145,7 +145,7 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 }
 
 /// `F(scalar, x)`.
-fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (x, s, out) = (&ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     let same = x.dtype() == out.dtype();
     if !same {
@@ -159,12 +159,12 @@ fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
 }
 
 /// `g * F(x, scalar)`.
-fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
-fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+pub fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {
         zip3(src::<T>(&ins[0])?, Src::Scalar(T::from_f64(s)), src::<T>(&ins[1])?, out.slice_mut::<T>()?, f);

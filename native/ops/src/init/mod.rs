@@ -46,7 +46,8 @@ pub static ONES: OpDef = OpDef::new("_ones")
     .forward(|_, _, outs| fill(&mut outs[0], 1.0))
     .grad(Grad::Zero);
 
-fn fill(out: &mut Out<'_>, value: f64) -> Result<()> {
+/// Sets every element to a value.
+pub fn fill(out: &mut Out<'_>, value: f64) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         out.slice_mut::<T>()?.fill(T::from_f64(value));
         Ok(())
@@ -158,7 +159,7 @@ pub static ARANGE: OpDef = OpDef::new("_arange")
     .grad(Grad::Zero);
 
 /// First number and end.
-fn bounds(p: &RangeParam) -> (f64, f64) {
+pub(crate) fn bounds(p: &RangeParam) -> (f64, f64) {
     match p.stop {
         Some(stop) => (p.start, stop),
         None if p.infer_range => (p.start, f64::INFINITY),
@@ -169,7 +170,8 @@ fn bounds(p: &RangeParam) -> (f64, f64) {
 /// Elements of a parallel chunk.
 const GRAIN: usize = 1 << 14;
 
-fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+/// The numbers of a range.
+pub fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RangeParam>();
     let ((start, _), step, repeat) = (bounds(p), p.step, p.repeat as usize);
     dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {

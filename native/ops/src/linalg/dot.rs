@@ -10,7 +10,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
-use ferromx_kernels::gemm::{MatMut, MatRef, gemm_batched};
+use ferromx_kernels::gemm::{MatMut, MatRef};
 
 use super::product::MatrixElement;
 
@@ -212,19 +212,12 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
         (d[d.len() - 2], d[d.len() - 1])
     };
     let (a_dims, b_dims, (m, n)) = (matrix_dims(ins[0].shape()), matrix_dims(ins[1].shape()), matrix_dims(out.shape()));
-    dispatch!(out.dtype(), T in [f32, f64] => {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16] => {
         let (a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
         let (a, b) = (|i| item(a, i, a_dims, p.transpose_a), |i| item(b, i, b_dims, p.transpose_b));
-        gemm_batched(1.0, a, b, 0.0, out.slice_mut::<T>()?, (m, n));
+        T::products(a, b, out.slice_mut::<T>()?, (m, n));
         Ok(())
-    }, d => dispatch!(d, T in [f16, bf16] => {
-        let (a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        for (i, c) in out.slice_mut::<T>()?.chunks_exact_mut(m * n).enumerate() {
-            let (a, b) = (item(a, i, a_dims, p.transpose_a), item(b, i, b_dims, p.transpose_b));
-            T::product(a, b, 0.0, None, MatMut::row_major(c, m, n));
-        }
-        Ok(())
-    }, d => Err(ctx.unsupported(d, TYPES))))
+    }, d => Err(ctx.unsupported(d, TYPES)))
 }
 
 /// Matrix `i` of a batch.

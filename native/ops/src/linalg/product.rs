@@ -4,13 +4,25 @@ use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::op::Cache;
 use ferromx_core::storage::{Out, Req};
 use ferromx_kernels::float::Real;
-use ferromx_kernels::gemm::{Bias, Epilogue, MatMut, MatRef, PackedB, gemm_fused, gemm_packed_b, gemm_reduced};
+use ferromx_kernels::gemm::{Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced};
 use ferromx_kernels::par::with_scratch;
 
 /// An element type that matrices of operators have.
 pub trait MatrixElement: Real {
     /// C = A B + `beta` C, plus one value of `bias` for each column.
     fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>);
+
+    /// C_i = A_i B_i for the matrices of (m, n) elements that follow one another in `c`; `a(i)` and `b(i)` give the operands.
+    fn products<'a>(
+        a: impl Fn(usize) -> MatRef<'a, Self> + Sync,
+        b: impl Fn(usize) -> MatRef<'a, Self> + Sync,
+        c: &mut [Self],
+        (m, n): (usize, usize),
+    ) {
+        for (i, c) in c.chunks_exact_mut(m * n).enumerate() {
+            Self::product(a(i), b(i), 0.0, None, MatMut::row_major(c, m, n));
+        }
+    }
 
     /// C = A B plus one value of `bias` for each column, where B is likely to be the same in the next run. `version` says which B
     /// it is; what is made of it is kept in `cache`.
@@ -85,6 +97,15 @@ macro_rules! full_precision {
             fn product(a: MatRef<'_, Self>, b: MatRef<'_, Self>, beta: f32, bias: Option<&[Self]>, c: MatMut<'_, Self>) {
                 let bias = bias.map_or(Bias::None, Bias::PerCol);
                 gemm_fused(1.0, a, b, beta.into(), c, &Epilogue { bias, ..Epilogue::default() });
+            }
+
+            fn products<'a>(
+                a: impl Fn(usize) -> MatRef<'a, Self> + Sync,
+                b: impl Fn(usize) -> MatRef<'a, Self> + Sync,
+                c: &mut [Self],
+                shape: (usize, usize),
+            ) {
+                gemm_batched(1.0, a, b, 0.0, c, shape);
             }
 
             fn product_with_constant(

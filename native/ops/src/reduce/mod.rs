@@ -1,9 +1,9 @@
 //! Reductions over axes.
 
 mod arg;
-mod axes;
+pub(crate) mod axes;
 mod norm;
-mod sums;
+pub(crate) mod sums;
 
 use ferromx_core::op::OpDef;
 

@@ -89,7 +89,7 @@ Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
 });
 
 /// A reducer for every lane type.
-trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
+pub trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
     /// Whether there is a result for no elements.
     const OF_NOTHING: bool = true;
 }
@@ -166,12 +166,13 @@ fn extreme_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 /// Which elements a product leaves out.
-trait Factors: 'static {
+pub trait Factors: 'static {
+    /// Whether an element is a factor.
     fn counts<C: Number>(x: C) -> bool;
 }
 
 /// None.
-struct Plain;
+pub struct Plain;
 /// Those that are NaN.
 struct SkipNan;
 
@@ -230,12 +231,18 @@ impl<C: Number> Reducer<C> for Zeros {
 /// The derivative by each factor is the product of the others, also where factors are 0.
 fn prod_backward<F: Factors>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let axes = axes_of(ctx, outs[0].shape())?;
-    let (shape, small) = (outs[0].shape().to_usize(), kept(outs[0].shape(), &axes));
-    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        let (x, out) = (ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
-        other_factors::<F, T, <T as Arith>::Lane>(x, &shape, &small, &axes, out);
-    }, other => return Err(ctx.unsupported(other, NUMERIC)));
+    products_of_others::<F>(ctx, &ins[1], &axes, &mut outs[0])?;
     times_spread(ctx, &ins[0], &axes, &mut outs[0])
+}
+
+/// For each element, the product of the others that are reduced with it.
+pub fn products_of_others<F: Factors>(ctx: &OpCtx<'_>, x: &In<'_>, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let (x, out) = (x.slice::<T>()?, out.slice_mut::<T>()?);
+        other_factors::<F, T, <T as Arith>::Lane>(x, &shape, &small, axes, out);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, NUMERIC)))
 }
 
 fn other_factors<F: Factors, T, C: Number>(x: &[T], shape: &[usize], small: &[usize], axes: &[usize], out: &mut [T])

@@ -80,7 +80,7 @@ fn transpose_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// Writes the input, seen as an array of shape `dims`, with its axes permuted.
-pub(super) fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+pub fn permute(input: &In<'_>, dims: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     by_size!(input.dtype(), |T| movement::transpose(source::<T>(input)?, dims, axes, target::<T>(out)?));
     Ok(())
 }

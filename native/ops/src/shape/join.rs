@@ -16,7 +16,7 @@ use super::moves::{by_size, source, target};
 pub static OPS: &[&OpDef] = &[&CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2];
 
 /// Joins inputs that are rows; `width` is the length of an input's rows.
-fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
+pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
     by_size!(out.dtype(), |T| {
         let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<Vec<_>>>()?;
         movement::concat(&parts, target::<T>(out)?);
@@ -25,7 +25,7 @@ fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> 
 }
 
 /// Cuts rows of `total` elements apart into the outputs that are wanted; `width` is the length of an output's rows.
-fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
+pub fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &mut [Out<'_>]) -> Result<()> {
     let rows = input.len().checked_div(total).unwrap_or(0);
     let mut at = 0;
     for out in outs {
@@ -42,7 +42,7 @@ fn cut(input: &In<'_>, total: usize, width: impl Fn(&Out<'_>) -> usize, outs: &m
 }
 
 /// The number of elements that belong to one index of the axes before `axis`.
-fn row(shape: &Shape, axis: usize) -> usize {
+pub fn row(shape: &Shape, axis: usize) -> usize {
     shape.to_usize()[axis..].iter().product()
 }
 
@@ -276,12 +276,12 @@ pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
         Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
     }));
 
-fn split_parts(p: &SplitParam) -> usize {
+pub fn split_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
 }
 
 /// The lengths of the parts of an axis of `n`.
-fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
+pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
     if p.sections > 0 {
         let parts = p.sections as usize;
         return Ok((0..parts).map(|i| n / parts + usize::from(i < n % parts)).collect());
@@ -297,7 +297,7 @@ fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
     starts.iter().zip(ends).map(length).collect()
 }
 
-fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+pub fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SplitParam>();
     ensure!(split_parts(p) > 0, "there are no parts: give indices or sections");
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };

@@ -1,9 +1,9 @@
 //! Operators that change shapes and move elements.
 
-mod axes;
-mod join;
+pub(crate) mod axes;
+pub(crate) mod join;
 pub(crate) mod moves;
-mod pad;
+pub(crate) mod pad;
 mod repeat;
 mod reshape;
 mod slice;

@@ -1,0 +1,46 @@
+//! Diagonals of two axes.
+
+use super::strided::{for_each_run, gather};
+use super::{Axis, Item, check_shape, contiguous, merge_axes};
+
+/// The start and the axes of the diagonal `offset` above the main one: the axes other than `pair` in order, then the diagonal.
+fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Vec<Axis>, Vec<usize>) {
+    let strides = contiguous(shape);
+    let (down, right) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
+    let n = shape[pair.0].saturating_sub(down).min(shape[pair.1].saturating_sub(right));
+    let start = if n == 0 { 0 } else { down * strides[pair.0] as usize + right * strides[pair.1] as usize };
+    let others = (0..shape.len()).filter(|i| *i != pair.0 && *i != pair.1);
+    let mut axes: Vec<Axis> = others.map(|i| Axis { n: shape[i], stride: strides[i] }).collect();
+    axes.push(Axis { n, stride: strides[pair.0] + strides[pair.1] });
+    let dims = axes.iter().map(|a| a.n).collect();
+    (start, merge_axes(axes), dims)
+}
+
+/// Copies the diagonals of a pair of axes, `offset` above the main ones (below, if negative): `dst` has the other axes, then the
+/// diagonal.
+///
+/// # Panics
+/// If the two axes are one or not there, or a length does not fit.
+pub fn diagonal<T: Item>(src: &[T], shape: &[usize], pair: (usize, usize), offset: isize, dst: &mut [T]) {
+    assert!(pair.0 != pair.1, "a diagonal needs two axes");
+    check_shape(src.len(), shape);
+    let (start, axes, dims) = view(shape, pair, offset);
+    check_shape(dst.len(), &dims);
+    gather(src, start, &axes, dst);
+}
+
+/// Writes `src` to the diagonals of `dst` that [`diagonal`] reads.
+///
+/// # Panics
+/// As [`diagonal`].
+pub fn diagonal_assign<T: Item>(src: &[T], (dst, shape): (&mut [T], &[usize]), pair: (usize, usize), offset: isize) {
+    assert!(pair.0 != pair.1, "a diagonal needs two axes");
+    check_shape(dst.len(), shape);
+    let (start, axes, dims) = view(shape, pair, offset);
+    check_shape(src.len(), &dims);
+    for_each_run(start, &axes, src.len(), |from, to, n, stride| {
+        for (i, v) in src[from..from + n].iter().enumerate() {
+            dst[to + i * stride.unsigned_abs()] = *v;
+        }
+    });
+}

@@ -1,0 +1,127 @@
+//! Running sums.
+
+use crate::map::{Elements, ElementsMut};
+use crate::par::{self, Plain, with_scratch};
+use crate::reduce::Number;
+
+/// Elements of one parallel chunk of a long row; fixed, so that results do not depend on the number of threads.
+const GRAIN: usize = 1 << 14;
+
+/// Sums along the middle axis of `x`, seen as (outer, n, inner), up to and with each element, or from it on where `from_end`.
+/// Elements are converted to lanes of type `C` first.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn cumsum<C: Number>(x: Elements<'_>, dims: (usize, usize, usize), from_end: bool, out: ElementsMut<'_>) {
+    let len = dims.0 * dims.1 * dims.2;
+    assert_eq!(x.len(), len, "the elements do not have shape {dims:?}");
+    with_scratch(len, |lanes: &mut [C]| {
+        par::parallel_rows(lanes, GRAIN, 1, |i, part| C::load_any(x, i * GRAIN, part));
+        scan(lanes, dims, from_end);
+        C::store_any(lanes, out);
+    });
+}
+
+fn scan<C: Number + Plain>(x: &mut [C], (_, n, inner): (usize, usize, usize), from_end: bool) {
+    let row = n * inner;
+    if row == 0 {
+        return;
+    }
+    if inner == 1 && n > 2 * GRAIN {
+        return x.chunks_mut(n).for_each(|row| long_row(row, from_end));
+    }
+    par::parallel_rows(x, row, (GRAIN / row).max(1), |_, rows| {
+        for x in rows.chunks_mut(row) {
+            if inner == 1 { run(x, C::ZERO, from_end) } else { columns(x, inner, from_end) }
+        }
+    });
+}
+
+/// The running sums of a row, which start with `carry`.
+fn run<C: Number>(x: &mut [C], carry: C, from_end: bool) {
+    let mut sum = carry;
+    let add = |x: &mut C| {
+        sum = sum.plus(*x);
+        *x = sum;
+    };
+    if from_end { x.iter_mut().rev().for_each(add) } else { x.iter_mut().for_each(add) }
+}
+
+/// The running sums of columns: each row of `inner` elements is added to the next.
+fn columns<C: Number>(x: &mut [C], inner: usize, from_end: bool) {
+    let n = x.len() / inner;
+    for i in 1..n {
+        let (before, after) = x.split_at_mut(if from_end { (n - i) * inner } else { i * inner });
+        let (sum, next) = match from_end {
+            true => (&after[..inner], &mut before[(n - i - 1) * inner..]),
+            false => (&before[(i - 1) * inner..], &mut after[..inner]),
+        };
+        for (x, s) in next.iter_mut().zip(sum) {
+            *x = s.plus(*x);
+        }
+    }
+}
+
+/// A row too long for one thread: the chunks are summed on their own, then those before them are added.
+fn long_row<C: Number + Plain>(x: &mut [C], from_end: bool) {
+    par::parallel_rows(x, GRAIN, 1, |_, part| run(part, C::ZERO, from_end));
+    let last = |part: &[C]| if from_end { part[0] } else { part[part.len() - 1] };
+    let mut carries: Vec<C> = x.chunks(GRAIN).map(last).collect();
+    // What comes before each chunk: the sums of all chunks on that side, without its own.
+    let mut sum = C::ZERO;
+    let shift = |c: &mut C| {
+        let own = *c;
+        *c = sum;
+        sum = sum.plus(own);
+    };
+    if from_end {
+        carries.iter_mut().rev().for_each(shift)
+    } else {
+        carries.iter_mut().for_each(shift)
+    }
+    par::parallel_rows(x, GRAIN, 1, |i, part| {
+        for x in part {
+            *x = carries[i].plus(*x);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn naive(x: &[i64], (outer, n, inner): (usize, usize, usize), from_end: bool) -> Vec<i64> {
+        let mut y = x.to_vec();
+        for o in 0..outer {
+            for i in 0..inner {
+                let mut sum = 0;
+                for k in 0..n {
+                    let at = (o * n + if from_end { n - 1 - k } else { k }) * inner + i;
+                    sum += x[at];
+                    y[at] = sum;
+                }
+            }
+        }
+        y
+    }
+
+    #[test]
+    fn sums_run_along_the_middle_axis() {
+        for dims in [(1, 1, 1), (2, 3, 4), (3, 5, 1), (1, 100_000, 1), (2, 40_000, 1), (1, 4, 9), (0, 3, 2), (2, 0, 3)]
+        {
+            let x: Vec<i64> = (0..(dims.0 * dims.1 * dims.2) as i64).map(|i| i * 7 % 13 - 5).collect();
+            for from_end in [false, true] {
+                let mut y = vec![0i64; x.len()];
+                cumsum::<i64>(x[..].into(), dims, from_end, (&mut y[..]).into());
+                assert_eq!(y, naive(&x, dims, from_end), "{dims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_are_converted_first() {
+        let mut y = [0i32; 3];
+        cumsum::<i32>([0.6f32, 1.6, 2.6][..].into(), (1, 3, 1), false, (&mut y[..]).into());
+        assert_eq!(y, [0, 1, 3]);
+    }
+}

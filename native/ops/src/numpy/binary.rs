@@ -1,0 +1,414 @@
+//! Arithmetic of two arrays with broadcasting. Operands of different types are promoted to a common one.
+#![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::DTypeIo;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
+use ferromx_kernels::broadcast::broadcast_any;
+use ferromx_kernels::map::{Elements, ElementsMut, LaneFn, Load};
+use ferromx_kernels::math::{self, Real};
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::reduce::{Number, Sum, reduce};
+use smallvec::SmallVec;
+
+use super::unary::{WHOLE, whole_dtype};
+use super::{elements, elements_mut, lanes_or_bool, promote};
+use crate::broadcast::binary::{LHS_RHS, both, broadcast_shapes, minus, other, pass, times};
+use crate::elemwise::family::{Binary, formula, lanes};
+use crate::elemwise::formulas::*;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &ADD,
+    &SUBTRACT,
+    &MULTIPLY,
+    &MOD,
+    &POWER,
+    &TRUE_DIVIDE,
+    &COPYSIGN,
+    &LDEXP,
+    &ARCTAN2,
+    &HYPOT,
+    &LCM,
+    &BITWISE_AND,
+    &BITWISE_OR,
+    &BITWISE_XOR,
+];
+
+const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second array, broadcast with the first.")];
+
+/// Defines an operator whose operands may have different types. `same` names the kernels of both gradients where they have one
+/// type, `mixed` the partial derivatives for the other cases.
+macro_rules! mixed_op {
+    ($name:ident: $op:literal, $doc:literal, $F:ident, $dtype:ident, same($lhs:expr, $rhs:expr), mixed($A:ident, $B:ident)) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc(concat!(
+                $doc,
+                " Operands of different types are promoted; integers get no gradient from a floating-point result."
+            ))
+            .inputs(LHS_RHS)
+            .shape(broadcast_shapes)
+            .dtype($dtype)
+            .forward(forward::<$F>)
+            .grad(Grad::Kernel(
+                Backward::new(|ctx, ins, outs| {
+                    let one_type = ins.iter().all(|x| x.dtype() == ins[0].dtype());
+                    for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
+                        match (one_type, k) {
+                            (true, 0) => $lhs(ctx, ins, 0, out)?,
+                            (true, _) => $rhs(ctx, ins, 1, out)?,
+                            (false, 0) => mixed_gradient::<$A>(ctx, ins, out)?,
+                            (false, _) => mixed_gradient::<$B>(ctx, ins, out)?,
+                        }
+                    }
+                    Ok(())
+                })
+                .inputs(Deps::All),
+                None,
+            ));
+    };
+}
+
+mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(pass, pass), mixed(One, One));
+mixed_op!(SUBTRACT: "_npi_subtract", "The difference lhs - rhs with broadcasting.",
+    Sub, promoted, same(pass, minus), mixed(One, MinusOne));
+mixed_op!(MULTIPLY: "_npi_multiply", "The product lhs * rhs with broadcasting.",
+    Mul, promoted, same(other::<Mul>, other::<Mul>), mixed(Second, First));
+mixed_op!(MOD: "_npi_mod", "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
+    Mod, promoted, same(both::<ModA>, both::<ModB>), mixed(ModA, ModB));
+mixed_op!(POWER: "_npi_power", "lhs to the power rhs with broadcasting.",
+    Power, promoted, same(both::<PowerA>, both::<PowerB>), mixed(PowerA, PowerB));
+mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
+    Div, promoted_to_float, same(other::<Div>, both::<DivB>), mixed(DivA, DivB));
+
+formula!(Binary One = |_a, _b| 1.0, int |_a, _b| 1);
+formula!(Binary MinusOne = |_a, _b| -1.0, int |_a, _b| -1);
+formula!(Binary First = |a, _b| a, int |a, _b| a);
+formula!(Binary Second = |_a, b| b, int |_a, b| b);
+
+/// Both operands and the result: the types of the operands if they are equal, else that to which they are promoted.
+fn promoted(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match (io.ins[0], io.ins[1]) {
+        (Some(a), Some(b)) => io.assign_out(0, promote(a, b)?),
+        _ => io.first_known().map_or(Ok(()), |d| io.assign_all(d)),
+    }
+}
+
+fn promoted_to_float(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let (Some(a), Some(b)) = (io.ins[0], io.ins[1]) else { return Ok(()) };
+    let d = promote(a, b)?;
+    io.assign_out(0, if d.is_float() { d } else { DType::F32 })
+}
+
+/// `out = F(lhs, rhs)` with broadcasting, in the type of the output.
+pub fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (a, b, out) = (&ins[0], &ins[1], &mut outs[0]);
+    let (a_shape, b_shape, shape) = (a.shape().to_usize(), b.shape().to_usize(), out.shape().to_usize());
+    let (a, b) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]));
+    lanes_or_bool!(ctx, out.dtype(), F, |T, f| broadcast_any(a, b, (out.slice_mut::<T>()?, &shape), f));
+    Ok(())
+}
+
+/// The gradient of an operand is the output's times `F(lhs, rhs)`, computed in the type of the output.
+fn mixed_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
+    if g.dtype().is_float() && !out.dtype().is_float() {
+        out.bytes_mut()?.fill(0);
+        return Ok(());
+    }
+    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
+    let (a, b, out) = ((elements(a)?, &a_shape[..]), (elements(b)?, &b_shape[..]), elements_mut(out)?);
+    lanes!(ctx, g.dtype(), F, |T, f| mixed_sum(g.slice::<T>()?, a, b, (&shape, &to), out, f));
+    Ok(())
+}
+
+fn mixed_sum<T, C>(
+    g: &[T],
+    a: (Elements<'_>, &[usize]),
+    b: (Elements<'_>, &[usize]),
+    (shape, to): (&[usize], &[usize]),
+    out: ElementsMut<'_>,
+    f: impl LaneFn<(C, C), C>,
+) where
+    C: Number,
+    T: Load<C>,
+{
+    with_scratch(g.len(), |buf: &mut [C]| {
+        broadcast_any(a, b, (&mut *buf, shape), f);
+        times(buf, g, f);
+        let missing = shape.len() - to.len();
+        let axes: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
+        with_scratch(to.iter().product(), |sums: &mut [C]| {
+            reduce::<Sum, C, C, C>(buf, shape, &axes, sums);
+            C::store_any(sums, out);
+        });
+    });
+}
+
+/// Defines an operator of two operands of one type with gradients from partial derivatives.
+macro_rules! same_op {
+    ($name:ident: $op:literal, $doc:literal, $inputs:ident, $F:ident, $dtype:expr, df($A:ident, $B:ident)) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs($inputs)
+            .shape(broadcast_shapes)
+            .dtype($dtype)
+            .forward(forward::<$F>)
+            .grad(Grad::Kernel(
+                Backward::new(|ctx, ins, outs| {
+                    if outs[0].wanted() {
+                        both::<$A>(ctx, ins, 0, &mut outs[0])?;
+                    }
+                    if outs[1].wanted() {
+                        both::<$B>(ctx, ins, 1, &mut outs[1])?;
+                    }
+                    Ok(())
+                })
+                .inputs(Deps::All),
+                None,
+            ));
+    };
+}
+
+same_op!(COPYSIGN: "_npi_copysign", "The magnitude of lhs with the sign of rhs, with broadcasting; rhs has no gradient.",
+    LHS_RHS, Copysign, one_type, df(CopysignA, Zero));
+same_op!(LDEXP: "_npi_ldexp", "lhs times 2 to the power rhs, with broadcasting.", LHS_RHS, Ldexp, one_type, df(LdexpA, LdexpB));
+same_op!(ARCTAN2: "_npi_arctan2",
+    "The angle of the points (x2, x1) from the positive first axis, in radians from -pi to pi, with broadcasting.",
+    X1_X2, Arctan2, float_type, df(Arctan2A, Arctan2B));
+same_op!(HYPOT: "_npi_hypot", "The hypotenuse sqrt(x1^2 + x2^2) with broadcasting, without overflow.",
+    X1_X2, Hypot, float_type, df(HypotA, HypotB));
+
+fn one_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    io.first_known().map_or(Ok(()), |d| io.assign_all(d))
+}
+
+fn float_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let Some(d) = io.first_known() else { return Ok(()) };
+    ensure!(d.is_float(), "arrays of floating-point numbers were expected, not of {d}: convert them");
+    io.assign_all(d)
+}
+
+formula!(Binary
+    /// The derivative of what does not depend on an operand.
+    Zero = |_a, _b| 0.0, int |_a, _b| 0);
+formula!(Binary
+/// The magnitude of `a` with the sign of `b`.
+Copysign = |a, b| a.copysign(b), int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
+formula!(Binary
+    /// `d copysign(a, b)/da`.
+    CopysignA = |a, b| if (a >= 0.0) == (b >= 0.0) { 1.0 } else { -1.0 });
+formula!(Binary
+    /// `a * 2^b`.
+    Ldexp = |a, b| a * math::pow(2.0, b));
+formula!(Binary
+    /// `d ldexp(a, b)/da`.
+    LdexpA = |_a, b| math::pow(2.0, b));
+formula!(Binary
+    /// `d ldexp(a, b)/db`.
+    LdexpB = |a, b| a * math::pow(2.0, b) * 0.693_147_180_559_945_3);
+formula!(Binary
+    /// The angle of `(b, a)`.
+    Arctan2 = |a, b| arctan2(a, b));
+formula!(Binary
+    /// `d arctan2(a, b)/da`.
+    Arctan2A = |a, b| b / (a * a + b * b));
+formula!(Binary
+    /// `d arctan2(a, b)/db`.
+    Arctan2B = |a, b| -a / (a * a + b * b));
+
+/// The angle of the point `(x, y)`; special values as in C99.
+#[inline(always)]
+fn arctan2<T: Real>(y: T, x: T) -> T {
+    let pi = T::of(std::f64::consts::PI);
+    let infinity = T::of(f64::INFINITY);
+    // The quotient of two infinities or zeros has no angle; their signs do.
+    let both_infinite = x.abs() == infinity && y.abs() == infinity;
+    let (num, den) = if both_infinite { (T::ONE.copysign(y), T::ONE.copysign(x)) } else { (y, x) };
+    let angle = if num == T::ZERO && den == T::ZERO { num } else { math::atan(num / den) };
+    if T::ONE.copysign(den) < T::ZERO { angle + pi.copysign(y) } else { angle }
+}
+
+/// Defines an operator on integers (and bool) without a gradient.
+macro_rules! whole_op {
+    ($name:ident: $op:literal, $doc:literal, $F:ident) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(LHS_RHS)
+            .shape(broadcast_shapes)
+            .dtype(whole_dtype)
+            .forward(whole_forward::<$F>)
+            .grad(Grad::Zero);
+    };
+}
+
+whole_op!(LCM: "_npi_lcm", "The least common multiple of |lhs| and |rhs| with broadcasting; 0 where one of them is 0.", Lcm);
+whole_op!(BITWISE_AND: "_npi_bitwise_and", "The bits that are set in lhs and rhs, with broadcasting.", BitAnd);
+whole_op!(BITWISE_OR: "_npi_bitwise_or", "The bits that are set in lhs or rhs, with broadcasting.", BitOr);
+whole_op!(BITWISE_XOR: "_npi_bitwise_xor", "The bits that are set in exactly one of lhs and rhs, with broadcasting.", BitXor);
+
+/// A formula of two integers: of up to 32 bits (also bool, as 0 and 1), and of 64 bits.
+pub trait Whole: LaneFn<(i32, i32), i32> + LaneFn<(i64, i64), i64> {
+    /// The only value.
+    const NEW: Self;
+}
+
+macro_rules! whole {
+    ($($(#[$doc:meta])* $name:ident = |$a:ident, $b:ident| $f:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $name;
+        impl Whole for $name {
+            const NEW: $name = $name;
+        }
+        whole!(@lane $name i32 $a $b $f);
+        whole!(@lane $name i64 $a $b $f);
+    )*};
+    (@lane $name:ident $lane:ident $a:ident $b:ident $f:expr) => {
+        impl LaneFn<($lane, $lane), $lane> for $name {
+            #[inline(always)]
+            fn call(self, ($a, $b): ($lane, $lane)) -> $lane {
+                $f
+            }
+        }
+    };
+}
+
+whole! {
+    /// The least common multiple of the magnitudes.
+    Lcm = |a, b| {
+        let (mut x, mut y) = (a.wrapping_abs(), b.wrapping_abs());
+        while y != 0 {
+            (x, y) = (y, x.wrapping_rem(y));
+        }
+        if x == 0 { 0 } else { a.wrapping_abs().wrapping_div(x).wrapping_mul(b.wrapping_abs()) }
+    };
+    /// The bits of both.
+    BitAnd = |a, b| a & b;
+    /// The bits of either.
+    BitOr = |a, b| a | b;
+    /// The bits of one.
+    BitXor = |a, b| a ^ b;
+}
+
+fn whole_forward<F: Whole>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (a, b) = (&ins[0], &ins[1]);
+    let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    whole_into::<F>(ctx, (elements(a)?, &a_shape), (elements(b)?, &b_shape), &mut outs[0])
+}
+
+/// `out = F(a, b)` for integers and bool.
+pub fn whole_into<F: Whole>(
+    ctx: &OpCtx<'_>,
+    a: (Elements<'_>, &[usize]),
+    b: (Elements<'_>, &[usize]),
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let shape = out.shape().to_usize();
+    dispatch!(out.dtype(), T in [u8, i8, i32, bool] => {
+        broadcast_any::<T, i32, i32, F>(a, b, (out.slice_mut()?, &shape), F::NEW);
+        Ok(())
+    }, d => dispatch!(d, T in [i64] => {
+        broadcast_any::<T, i64, i64, F>(a, b, (out.slice_mut()?, &shape), F::NEW);
+        Ok(())
+    }, d => Err(ctx.unsupported(d, WHOLE))))
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::shape::Shape;
+
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let b = array(&[1.2, 0.4, 2.6], &[3, 1]);
+        let whole = [LCM.name, BITWISE_AND.name, BITWISE_OR.name, BITWISE_XOR.name];
+        for def in OPS.iter().filter(|def| !whole.contains(&def.name)) {
+            for dims in [&[2, 1, 2][..], &[1, 4], &[]] {
+                let n = dims.iter().product::<i64>() as usize;
+                let a = array(&[0.7, 1.9, 5.3, 0.9][..n], dims);
+                Case::new(def, &[]).check_gradient(&[a.clone(), b.clone()]);
+                Case::new(def, &[]).check_gradient(&[b.clone(), a]);
+            }
+        }
+    }
+
+    #[test]
+    fn operands_of_different_types_are_promoted() {
+        let dtype = |def, a, b| Case::new(def, &[]).dtypes(&[Some(a), Some(b)]).map(|d| d[0].unwrap());
+        use DType::*;
+        for (a, b, want) in
+            [(F16, F32, F32), (F32, F64, F64), (F16, I64, F16), (I32, I64, I64), (U8, I32, I32), (Bool, I8, I8)]
+        {
+            assert_eq!((dtype(&ADD, a, b).unwrap(), dtype(&ADD, b, a).unwrap()), (want, want));
+        }
+        assert_eq!(dtype(&TRUE_DIVIDE, I64, I64).unwrap(), F32);
+        assert_eq!(dtype(&TRUE_DIVIDE, F64, I64).unwrap(), F64);
+        assert!(dtype(&ADD, U8, I8).unwrap_err().to_string().contains("no common type"));
+        assert!(dtype(&ARCTAN2, I32, I32).is_err());
+        let y = Case::new(&MULTIPLY, &[]).run1(&[array(&[3i32, -2], &[2]), array(&[0.5f32], &[])]).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [1.5, -1.0]);
+        let y = Case::new(&ADD, &[]).run1(&[array(&[true, true], &[2]), array(&[true, false], &[2])]).unwrap();
+        assert_eq!(y.to_vec::<bool>().unwrap(), [true, true]);
+    }
+
+    #[test]
+    fn gradients_have_the_types_of_the_operands() {
+        for (def, a, b) in
+            [(&ADD, 1.0, 6.0), (&SUBTRACT, 1.0, -6.0), (&MULTIPLY, 4.0, 18.0), (&TRUE_DIVIDE, 0.25, -1.125)]
+        {
+            let x = [vector(DType::F64, &[1.0, 2.0, 3.0]), vector(DType::F32, &[4.0])];
+            let g = [vector(DType::F64, &[1.0, 2.0, 3.0])];
+            let grads = Case::new(def, &[]).backward(&x, &g).unwrap();
+            let b = if def.name == "_npi_multiply" {
+                14.0
+            } else if def.name == "_npi_true_divide" {
+                -14.0 / 16.0
+            } else {
+                b
+            };
+            assert_eq!((grads[0].dtype(), grads[1].dtype()), (DType::F64, DType::F32));
+            assert_eq!(grads[0].to_vec::<f64>().unwrap()[0], a, "{}", def.name);
+            assert_eq!(grads[1].to_vec::<f32>().unwrap(), [b], "{}", def.name);
+        }
+        let x = [vector(DType::I32, &[1.0]), vector(DType::F32, &[4.0])];
+        let grads = Case::new(&ADD, &[]).backward(&x, &[vector(DType::F32, &[2.0])]).unwrap();
+        assert_eq!((grads[0].to_vec::<i32>().unwrap(), grads[1].to_vec::<f32>().unwrap()), (vec![0], vec![2.0]));
+    }
+
+    #[test]
+    fn special_angles_and_signs() {
+        let run = |def, a: &[f64], b: &[f64]| {
+            let x = [vector(DType::F64, a), vector(DType::F64, b)];
+            Case::new(def, &[]).run1(&x).unwrap().to_vec::<f64>().unwrap()
+        };
+        let (inf, y) = (f64::INFINITY, [0.0, -0.0, 0.0, -0.0, 1.0, -1.0, f64::INFINITY, 1.0, -2.0]);
+        let x = [0.0, 0.0, -0.0, -0.0, 0.0, -0.0, -inf, -inf, -3.0];
+        let want: Vec<f64> = y.iter().zip(x).map(|(y, x)| y.atan2(x)).collect();
+        crate::testing::close(&run(&ARCTAN2, &y, &x), &want, 1e-15);
+        assert_eq!(run(&COPYSIGN, &[2.0, -2.0], &[-0.0, 1.0]), [-2.0, 2.0]);
+        assert_eq!(run(&LDEXP, &[3.0, -3.0], &[2.0, -1.0]), [12.0, -1.5]);
+    }
+
+    #[test]
+    fn integers_are_combined_bit_by_bit() {
+        let run = |def, a: &[i64], b: &[i64]| {
+            let x = [array(a, &[a.len() as i64]), array(b, &[b.len() as i64])];
+            Case::new(def, &[]).run1(&x).unwrap().to_vec::<i64>().unwrap()
+        };
+        assert_eq!(run(&LCM, &[4, 6, 0, 0], &[-6, 4, 5, 0]), [12, 12, 0, 0]);
+        assert_eq!(run(&BITWISE_AND, &[6, -1], &[3, 5]), [2, 5]);
+        assert_eq!(run(&BITWISE_OR, &[6, -1], &[3, 5]), [7, -1]);
+        assert_eq!(run(&BITWISE_XOR, &[6, -1], &[3, 5]), [5, -6]);
+        let shape = Case::new(&LCM, &[]).shapes(&[Shape::new(&[2, -1]), Shape::new(&[1, 3])]).unwrap();
+        assert_eq!(shape, [Shape::new(&[2, 3])]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Operators that join arrays along an axis after giving them enough axes, and those that cut them apart.
+
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, parse_field, refuse_unknown};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+
+use super::views::with_axes;
+use crate::shape::join::{self, ConcatParam, SplitParam, cut, join, row};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] =
+    &[&join::STACK.renamed("_npi_stack"), &CONCATENATE, &VSTACK, &HSTACK, &DSTACK, &COLUMN_STACK, &HSPLIT, &DSPLIT];
+
+/// An array as it is joined: its shape with more axes, and the axis along which it is joined.
+type Seen = fn(&Params, &Shape) -> Result<(Shape, usize)>;
+
+/// The arrays agree in all axes but the joined one, whose lengths add up.
+fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, seen: Seen) -> Result<()> {
+    let (mut common, mut total, mut axis) = (Shape::unknown(), 0i64, 0);
+    for i in 0..io.ins.len() {
+        if !io.ins[i].ndim_is_known() {
+            return Ok(());
+        }
+        let (shape, along) = seen(p, &io.ins[i])?;
+        axis = along;
+        let mut others = shape.clone();
+        if let Some(d) = others.dims_mut().and_then(|d| d.get_mut(along)) {
+            *d = -1;
+        }
+        let so_far = common.clone();
+        ensure!(
+            common.assign(&others),
+            "Incompatible input shape: expected {so_far} (any length of axis {along}), got {} for array {i}",
+            io.ins[i]
+        );
+        let n = shape.dim(along);
+        total = if total < 0 || n < 0 { -1 } else { total + n };
+    }
+    if let Some(d) = common.dims_mut().and_then(|d| d.get_mut(axis)) {
+        *d = total;
+    }
+    io.assign_out(0, &common)
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], seen: Seen) -> Result<()> {
+    let width = |x: &In<'_>| seen(ctx.params, x.shape()).map_or(0, |(shape, axis)| row(&shape, axis));
+    join(ins, width, &mut outs[0])
+}
+
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], seen: Seen) -> Result<()> {
+    let width = |x: &Out<'_>| seen(ctx.params, x.shape()).map_or(0, |(shape, axis)| row(&shape, axis));
+    let total = outs.iter().map(width).sum();
+    cut(&ins[0], total, width, outs)
+}
+
+/// Defines an operator that joins arrays; `seen` says how each is seen.
+macro_rules! joining {
+    ($name:ident: $op:literal ($data:literal, $names:literal), $doc:literal, $P:ident, |$p:ident, $s:ident| $seen:expr) => {
+        pub static $name: OpDef = {
+            const SEEN: Seen = |$p, $s| $seen;
+            OpDef::new($op)
+                .doc($doc)
+                .variadic($data, "The arrays, all of one type.", "num_args")
+                .params::<$P>()
+                .input_names_by(|p| (0..p.get::<$P>().num_args).map(|i| format!(concat!($names, "{}"), i)).collect())
+                .shape(|p, io| joined_shape(p, io, SEEN))
+                .forward(|ctx, ins, outs| forward(ctx, ins, outs, SEEN))
+                .grad(Grad::Kernel(Backward::new(|ctx, ins, outs| backward(ctx, ins, outs, SEEN)), None))
+        };
+    };
+}
+
+params! {
+    /// Parameters of `_npi_vstack` and `_npi_column_stack`.
+    pub struct StackParam {
+        /// How many arrays are joined.
+        num_args: i32 = required, where 1..=i32::MAX;
+    }
+}
+
+joining!(VSTACK: "_npi_vstack" ("data", "arg"),
+    "Joins arrays row by row, along axis 0, after giving them at least two axes.",
+    StackParam, |_p, s| Ok((with_axes(s, 2), 0)));
+joining!(COLUMN_STACK: "_npi_column_stack" ("data", "arg"),
+"Joins arrays column by column, along axis 1; vectors and numbers are columns.",
+StackParam, |_p, s| Ok(match s.dims() {
+    [] => (Shape::new(&[1, 1]), 1),
+    [n] => (Shape::new(&[*n, 1]), 1),
+    dims => (Shape::new(dims), 1),
+}));
+joining!(HSTACK: "_npi_hstack" ("data", "data"),
+"Joins arrays along axis 1; vectors and numbers along axis 0.",
+ConcatParam, |p, s| {
+    fixed_axis(p)?;
+    let shape = with_axes(s, 1);
+    let axis = usize::from(shape.dims().len() > 1);
+    Ok((shape, axis))
+});
+joining!(DSTACK: "_npi_dstack" ("data", "data"),
+"Joins arrays along axis 2, after giving them at least three axes.",
+ConcatParam, |p, s| {
+    fixed_axis(p)?;
+    Ok((with_axes(s, 3), 2))
+});
+joining!(CONCATENATE: "_npi_concatenate" ("data", "data"),
+"Joins arrays along an axis; None flattens them first. All their other axes have equal lengths.",
+ConcatenateParam, |p, s| {
+    let Some(axis) = p.get::<ConcatenateParam>().axis else {
+        return Ok((Shape::new(&[s.product(..)]), 0));
+    };
+    ensure!(s.ndim() != Some(0), "numbers, arrays without axes, cannot be joined along an axis");
+    Ok((s.clone(), Shape::axis(axis.into(), s.dims().len())?))
+});
+
+/// `dim` is listed among the arguments, but the operator has the axis in its name.
+fn fixed_axis(p: &Params) -> Result<()> {
+    let dim = p.get::<ConcatParam>().dim;
+    ensure!(dim == 1, "dim={dim} is not supported, the axis is fixed: use _npi_concatenate to choose one");
+    Ok(())
+}
+
+/// Parameters of `_npi_concatenate`: MXNet lists `dim`, but takes `axis`.
+pub struct ConcatenateParam {
+    /// How many arrays are joined.
+    pub num_args: i32,
+    /// The axis along which they are joined.
+    pub axis: Option<i32>,
+}
+
+impl OpParams for ConcatenateParam {
+    fn fields() -> Vec<FieldInfo> {
+        let mut fields = ConcatParam::fields();
+        fields[1].doc = "Listed for its name; the axis is given as `axis` (0 by default, None to flatten the arrays).";
+        fields
+    }
+
+    fn parse(attrs: &Attrs) -> Result<Self> {
+        refuse_unknown(attrs, &["num_args", "axis"])?;
+        let num_args: i32 = parse_field(attrs, "num_args", None)?;
+        if num_args < 1 {
+            return Err(Error::Param(format!(
+                "value {num_args} for parameter num_args is out of range: give 1 or more"
+            )));
+        }
+        Ok(ConcatenateParam { num_args, axis: parse_field(attrs, "axis", Some(Some(0)))? })
+    }
+}
+
+/// Defines an operator that cuts an array apart along a fixed axis.
+macro_rules! splitting {
+    ($name:ident: $op:literal, $doc:literal, |$rank:ident| $axis:expr) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc(concat!($doc, " The argument `axis` does not matter."))
+            .inputs(&[arg("data", "The array to cut.")])
+            .params::<SplitParam>()
+            .outputs(|p| join::split_parts(p.get()))
+            .shape(|p, io| {
+                let Some($rank) = io.ins[0].ndim() else { return Ok(()) };
+                split_shape(p.get(), io, $axis?)
+            })
+            .dtype(|_, io| io.first_known().map_or(Ok(()), |d| io.assign_all(d)))
+            .forward(|_, ins, outs| {
+                let $rank = ins[0].shape().dims().len();
+                let axis = $axis?;
+                cut(&ins[0], row(ins[0].shape(), axis), |out| row(out.shape(), axis), outs)
+            })
+            .grad(Grad::Kernel(
+                Backward::new(|_, ins, outs| {
+                    let $rank = outs[0].shape().dims().len();
+                    let axis = $axis?;
+                    join(ins, |x| row(x.shape(), axis), &mut outs[0])
+                }),
+                None,
+            ));
+    };
+}
+
+splitting!(HSPLIT: "_npi_hsplit", "Cuts an array apart along axis 1 (a vector along axis 0), at indices or into a number of parts.",
+    |rank| axis_of(rank, 1, usize::from(rank > 1)));
+splitting!(DSPLIT: "_npi_dsplit", "Cuts an array apart along axis 2, at indices or into a number of parts.",
+    |rank| axis_of(rank, 3, 2));
+
+fn axis_of(rank: usize, least: usize, axis: usize) -> Result<usize> {
+    ensure!(rank >= least, "the array must have {least} or more axes, not {rank}");
+    Ok(axis)
+}
+
+fn split_shape(p: &SplitParam, io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
+    ensure!(join::split_parts(p) > 0, "there are no parts: give indices or sections");
+    let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
+    for (i, length) in join::split_lengths(p, n)?.into_iter().enumerate() {
+        let mut dims: Dims = io.ins[0].dims().into();
+        if p.squeeze_axis {
+            ensure!(
+                length == 1,
+                "squeeze_axis needs parts of length 1, but part {i} of axis {axis} has length {length}"
+            );
+            dims.remove(axis);
+        } else {
+            dims[axis] = length as i64;
+        }
+        io.assign_out(i, &Shape::from(dims))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::ndarray::NDArray;
+
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn counted(dims: &[i64]) -> NDArray {
+        array(&(0..dims.iter().product::<i64>()).map(|i| i as f64).collect::<Vec<_>>(), dims)
+    }
+
+    fn joined(def: &'static OpDef, axis: Option<&str>, dims: &[&[i64]]) -> Result<Shape> {
+        let n = dims.len().to_string();
+        let mut attrs = vec![("num_args", n.as_str())];
+        attrs.extend(axis.map(|a| ("axis", a)));
+        let shapes: Vec<_> = dims.iter().map(|d| Shape::new(d)).collect();
+        let shape = Case::new(def, &attrs).shapes(&shapes)?[0].clone();
+        Case::new(def, &attrs).check_gradient(&dims.iter().map(|d| counted(d)).collect::<Vec<_>>());
+        Ok(shape)
+    }
+
+    #[test]
+    fn arrays_get_enough_axes() {
+        assert_eq!(joined(&VSTACK, None, &[&[3], &[2, 3]]).unwrap(), [3, 3].into());
+        assert_eq!(joined(&VSTACK, None, &[&[], &[]]).unwrap(), [2, 1].into());
+        assert_eq!(joined(&HSTACK, None, &[&[3], &[]]).unwrap(), [4].into());
+        assert_eq!(joined(&HSTACK, None, &[&[2, 1], &[2, 3]]).unwrap(), [2, 4].into());
+        assert_eq!(joined(&DSTACK, None, &[&[3], &[3]]).unwrap(), [1, 3, 2].into());
+        assert_eq!(joined(&COLUMN_STACK, None, &[&[2], &[2, 3]]).unwrap(), [2, 4].into());
+        assert_eq!(joined(&CONCATENATE, Some("-1"), &[&[2, 1], &[2, 3]]).unwrap(), [2, 4].into());
+        assert_eq!(joined(&CONCATENATE, Some("None"), &[&[2, 1], &[3]]).unwrap(), [5].into());
+        assert!(
+            joined(&CONCATENATE, None, &[&[2, 1], &[2, 3]])
+                .unwrap_err()
+                .to_string()
+                .contains("Incompatible input shape")
+        );
+        assert!(joined(&CONCATENATE, None, &[&[], &[]]).is_err());
+    }
+
+    #[test]
+    fn the_axis_of_a_split_is_fixed() {
+        for (def, dims, attrs, want) in [
+            (&HSPLIT, &[2, 3, 4][..], [("indices", "()"), ("sections", "2")], [&[2, 2, 4][..], &[2, 1, 4]]),
+            (&HSPLIT, &[3], [("indices", "(0, 1)"), ("sections", "0")], [&[1], &[2]]),
+            (&HSPLIT, &[2, 2], [("indices", "(0, 1)"), ("squeeze_axis", "1")], [&[2], &[2]]),
+            (&DSPLIT, &[2, 3, 4], [("indices", "(0, 1)"), ("sections", "0")], [&[2, 3, 1], &[2, 3, 3]]),
+        ] {
+            let case = Case::new(def, &attrs);
+            assert_eq!(case.shapes(&[Shape::new(dims)]).unwrap(), want.map(Shape::new), "{attrs:?}");
+            case.check_gradient(&[counted(dims)]);
+        }
+        assert!(Case::new(&DSPLIT, &[("indices", "()"), ("sections", "2")]).shapes(&[[2, 3].into()]).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! The operators behind MXNet's NumPy interface. They follow NumPy where it differs from MXNet's older operators: operands of
+//! different types are promoted, comparisons give booleans, and a result without axes has the shape ().
+
+mod binary;
+mod compare;
+mod diagonal;
+mod init;
+mod joins;
+mod moves;
+mod products;
+mod reduce;
+mod scalar;
+mod select;
+mod stats;
+mod unary;
+mod views;
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::OpDef;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::map::{Elements, ElementsMut};
+
+/// Functions of one array.
+pub static UNARY: &[&OpDef] = unary::OPS;
+/// Arithmetic of two arrays.
+pub static BINARY: &[&OpDef] = binary::OPS;
+/// Comparisons of two arrays, or of an array and a number.
+pub static COMPARE: &[&OpDef] = compare::OPS;
+/// Arithmetic of an array and a number.
+pub static SCALAR: &[&OpDef] = scalar::OPS;
+
+/// Sums, extremes and their positions.
+pub static REDUCE: &[&OpDef] = reduce::OPS;
+/// Arrays under another shape.
+pub static VIEWS: &[&OpDef] = views::OPS;
+/// Permutation, rotation and repetition.
+pub static MOVES: &[&OpDef] = moves::OPS;
+/// Diagonals.
+pub static DIAGONAL: &[&OpDef] = diagonal::OPS;
+
+/// Joining and cutting apart.
+pub static JOINS: &[&OpDef] = joins::OPS;
+/// Arrays made from nothing.
+pub static INIT: &[&OpDef] = init::OPS;
+/// Choices by a condition.
+pub static SELECT: &[&OpDef] = select::OPS;
+
+/// Variance, averages, percentiles, running sums.
+pub static STATS: &[&OpDef] = stats::OPS;
+
+/// Products that sum over axes.
+pub static PRODUCTS: &[&OpDef] = products::OPS;
+
+/// The elements of an array of any type.
+fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(x.slice::<T>()?.into()),
+        d => Err(Error::Internal(format!("no elements of type {d}"))))
+}
+
+/// Where the elements of an array of any type are written.
+fn elements_mut<'a>(out: &'a mut Out<'_>) -> Result<ElementsMut<'a>> {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => Ok(out.slice_mut::<T>()?.into()),
+        d => Err(Error::Internal(format!("no elements of type {d}"))))
+}
+
+/// [`lanes!`](crate::elemwise::family::lanes) for booleans too, which compute as the numbers 0 and 1.
+macro_rules! lanes_or_bool {
+    ($ctx:expr, $dtype:expr, $F:ty, |$T:ident, $f:ident| $body:expr) => {
+        if $dtype == ferromx_core::dtype::DType::Bool {
+            type $T = bool;
+            if <$F as crate::elemwise::family::Binary>::INT {
+                let $f = crate::elemwise::family::Form::<$F, i32>::NEW;
+                $body
+            } else {
+                let $f = crate::elemwise::family::Form::<$F, f32>::NEW;
+                $body
+            }
+        } else {
+            crate::elemwise::family::lanes!($ctx, $dtype, $F, |$T, $f| $body)
+        }
+    };
+}
+use lanes_or_bool;
+
+/// The type in which two operands meet: the wider floating-point type, a floating-point type rather than an integer, the wider
+/// integer, anything rather than bool.
+///
+/// # Errors
+/// int8 and uint8, for which there is no type between.
+fn promote(a: DType, b: DType) -> Result<DType> {
+    let wider = |a: DType, b: DType| if a.size() >= b.size() { a } else { b };
+    Ok(match (a, b) {
+        (a, b) if a == b => a,
+        (DType::Bool, other) | (other, DType::Bool) => other,
+        (DType::F16, DType::BF16) | (DType::BF16, DType::F16) => DType::F32,
+        (a, b) if a.is_float() && b.is_float() => wider(a, b),
+        (a, _) if a.is_float() => a,
+        (_, b) if b.is_float() => b,
+        (DType::U8, DType::I8) | (DType::I8, DType::U8) => {
+            return Err(Error::Value("arrays of types int8 and uint8 have no common type: convert one of them".into()));
+        }
+        (a, b) => wider(a, b),
+    })
+}

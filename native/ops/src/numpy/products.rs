@@ -1,0 +1,450 @@
+//! Products that sum over axes: dot, matmul, tensordot.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::gemm::{MatMut, MatRef};
+use ferromx_kernels::map::Arith;
+use ferromx_kernels::movement;
+use ferromx_kernels::par::{Plain, with_scratch};
+use ferromx_kernels::reduce::reduce_to_shape;
+
+use crate::broadcast::binary::{broadcast_two, other};
+use crate::elemwise::formulas::Mul;
+use crate::linalg::product::MatrixElement;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&DOT, &TENSORDOT, &TENSORDOT_INT_AXES, &MATMUL];
+
+const A_B: &[ArgDef] = &[arg("a", "The first operand."), arg("b", "The second operand, of the same type.")];
+
+/// Operands and result have one floating-point type.
+fn float_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let Some(d) = io.first_known() else { return Ok(()) };
+    ensure!(d.is_float(), "products take arrays of floating-point numbers, not of {d}: convert them");
+    io.assign_all(d)
+}
+
+/// The axes of two operands that are summed over in pairs.
+struct Contraction {
+    a: Vec<usize>,
+    b: Vec<usize>,
+}
+
+impl Contraction {
+    /// The axes of an array of `rank` axes that are not summed.
+    fn free(axes: &[usize], rank: usize) -> Vec<usize> {
+        (0..rank).filter(|i| !axes.contains(i)).collect()
+    }
+
+    /// Assigns the shape of the result: the free axes of a, then those of b.
+    fn assign(&self, io: &mut ShapeIo<'_>) -> Result<()> {
+        let (a, b) = (io.ins[0].clone(), io.ins[1].clone());
+        for (i, j) in self.a.iter().zip(&self.b) {
+            let (m, n) = (a.dim(*i), b.dim(*j));
+            ensure!(
+                m == n || m < 0 || n < 0,
+                "shapes {a} and {b} cannot be multiplied: axis {i} of the first has length {m}, axis {j} of the second {n}"
+            );
+        }
+        let free = |s: &Shape, axes: &[usize]| {
+            Self::free(axes, s.dims().len()).into_iter().map(|i| s.dim(i)).collect::<Vec<_>>()
+        };
+        let out: Dims = free(&a, &self.a).into_iter().chain(free(&b, &self.b)).collect();
+        io.assign_out(0, &Shape::from(out))
+    }
+}
+
+/// An operand as a matrix: its axes in an order in which the summed ones are together, and whether they come first.
+struct Side {
+    dims: Vec<usize>,
+    perm: Vec<usize>,
+    /// Rows and columns in that order of axes.
+    size: (usize, usize),
+    summed_first: bool,
+}
+
+impl Side {
+    /// Takes the order of axes that needs no copy, if there is one.
+    fn new(shape: &Shape, summed: &[usize]) -> Side {
+        let dims = shape.to_usize().to_vec();
+        let free = Contraction::free(summed, dims.len());
+        let order = |first: &[usize], second: &[usize]| [first, second].concat();
+        let product = |axes: &[usize]| axes.iter().map(|i| dims[*i]).product::<usize>();
+        let (last, first) = (order(&free, summed), order(summed, &free));
+        let summed_first = first.iter().copied().eq(0..dims.len()) && !last.iter().copied().eq(0..dims.len());
+        let (rows, columns) = (product(&free), product(summed));
+        match summed_first {
+            true => Side { dims, perm: first, size: (columns, rows), summed_first },
+            false => Side { dims, perm: last, size: (rows, columns), summed_first },
+        }
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.perm.iter().copied().eq(0..self.dims.len())
+    }
+
+    /// Calls `f` with the matrix of one row for each free index and one column for each summed one.
+    fn with<T: MatrixElement + Plain, R>(&self, data: &[T], f: impl FnOnce(MatRef<'_, T>) -> R) -> R {
+        let matrix = |data| {
+            let matrix = MatRef::row_major(data, self.size.0, self.size.1);
+            if self.summed_first { matrix.t() } else { matrix }
+        };
+        if self.is_in_order() {
+            return f(matrix(data));
+        }
+        with_scratch(data.len(), |moved: &mut [T]| {
+            movement::transpose(data, &self.dims, &self.perm, moved);
+            f(MatRef::row_major(moved, self.size.0, self.size.1))
+        })
+    }
+
+    /// Writes the product x y, which has one row for each free index and one column for each summed one, in the order of memory.
+    fn store<T: MatrixElement + Plain>(&self, x: MatRef<'_, T>, y: MatRef<'_, T>, out: &mut [T]) {
+        let product = |out: &mut [T]| {
+            let c = MatMut::row_major(out, self.size.0, self.size.1);
+            if self.summed_first { T::product(y.t(), x.t(), 0.0, None, c) } else { T::product(x, y, 0.0, None, c) }
+        };
+        if self.is_in_order() {
+            return product(out);
+        }
+        let moved: Vec<usize> = self.perm.iter().map(|i| self.dims[*i]).collect();
+        let mut back = vec![0; self.perm.len()];
+        for (i, p) in self.perm.iter().enumerate() {
+            back[*p] = i;
+        }
+        with_scratch(out.len(), |buf: &mut [T]| {
+            product(buf);
+            movement::transpose(buf, &moved, &back, out);
+        });
+    }
+}
+
+fn contract(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let (a, b) = (Side::new(ins[0].shape(), &c.a), Side::new(ins[1].shape(), &c.b));
+    let rows = if a.summed_first { a.size.1 } else { a.size.0 };
+    let columns = if b.summed_first { b.size.1 } else { b.size.0 };
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16] => {
+        let (x, y) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        let out = out.slice_mut::<T>()?;
+        a.with(x, |x| b.with(y, |y| T::product(x, y.t(), 0.0, None, MatMut::row_major(out, rows, columns))));
+        Ok(())
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// With C = A B^T over the summed axes: dA = dC B and dB = dC^T A.
+fn contract_backward(ctx: &OpCtx<'_>, c: &Contraction, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (a, b) = (Side::new(ins[1].shape(), &c.a), Side::new(ins[2].shape(), &c.b));
+    let rows = if a.summed_first { a.size.1 } else { a.size.0 };
+    let columns = if b.summed_first { b.size.1 } else { b.size.0 };
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (x, y) = (ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        let g = MatRef::row_major(ins[0].slice::<T>()?, rows, columns);
+        if outs[0].wanted() {
+            let out = outs[0].slice_mut::<T>()?;
+            b.with(y, |y| a.store(g, y, out));
+        }
+        if outs[1].wanted() {
+            let out = outs[1].slice_mut::<T>()?;
+            a.with(x, |x| b.store(g.t(), x, out));
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+pub static DOT: OpDef = OpDef::new("_np_dot")
+    .doc(
+        "The inner product of vectors, the product of matrices, the multiple by a number, and for more axes the sum over the last axis \
+         of a and the second-last of b.",
+    )
+    .inputs(A_B)
+    .shape(|_, io| {
+        let (Some(m), Some(n)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+        match dot_axes(m, n) {
+            Some(c) => c.assign(io),
+            None => {
+                let out = io.ins[if m == 0 { 1 } else { 0 }].clone();
+                io.assign_out(0, &out)
+            }
+        }
+    })
+    .dtype(float_type)
+    .forward(|ctx, ins, outs| match dot_axes(ins[0].shape().dims().len(), ins[1].shape().dims().len()) {
+        Some(c) => contract(ctx, &c, ins, &mut outs[0]),
+        None => super::binary::forward::<Mul>(ctx, ins, outs),
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| match dot_axes(ins[1].shape().dims().len(), ins[2].shape().dims().len()) {
+            Some(c) => contract_backward(ctx, &c, ins, outs),
+            None => {
+                for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
+                    other::<Mul>(ctx, ins, k, out)?;
+                }
+                Ok(())
+            }
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+/// The summed axes of operands of `m` and `n` axes; `None` where one is a number.
+fn dot_axes(m: usize, n: usize) -> Option<Contraction> {
+    (m > 0 && n > 0).then(|| Contraction { a: vec![m - 1], b: vec![n.saturating_sub(2)] })
+}
+
+params! {
+    /// Parameters of `_npi_tensordot`.
+    pub struct TensordotParam {
+        /// The axes of a that are summed over.
+        a_axes_summed: Shape = required;
+        /// The axes of b that they are paired with.
+        b_axes_summed: Shape = required;
+    }
+}
+
+impl TensordotParam {
+    fn axes(&self, m: usize, n: usize) -> Result<Contraction> {
+        let (a, b) = (&self.a_axes_summed, &self.b_axes_summed);
+        ensure!(a.dims().len() == b.dims().len(), "a_axes_summed={a} and b_axes_summed={b} must be as many axes");
+        let resolve = |axes: &Shape, rank: usize| {
+            let found = axes.dims().iter().map(|i| Shape::axis(*i, rank)).collect::<Result<Vec<_>>>()?;
+            let mut sorted = found.clone();
+            sorted.sort_unstable();
+            ensure!(sorted.windows(2).all(|w| w[0] < w[1]), "{axes} names an axis twice");
+            Ok(found)
+        };
+        Ok(Contraction { a: resolve(a, m)?, b: resolve(b, n)? })
+    }
+}
+
+params! {
+    /// Parameters of `_npi_tensordot_int_axes`.
+    pub struct TensordotIntParam {
+        /// How many of the last axes of a and the first of b are summed over.
+        axes: i32 = required;
+    }
+}
+
+impl TensordotIntParam {
+    fn axes(&self, m: usize, n: usize) -> Result<Contraction> {
+        let k = usize::try_from(self.axes).unwrap_or(usize::MAX);
+        ensure!(k <= m && k <= n, "axes={} must be 0 to {}, the number of axes of both operands", self.axes, m.min(n));
+        Ok(Contraction { a: (m - k..m).collect(), b: (0..k).collect() })
+    }
+}
+
+/// Defines a sum over axes that the parameters name.
+macro_rules! tensordot {
+    ($name:ident: $op:literal, $doc:literal, $P:ident) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(A_B)
+            .params::<$P>()
+            .shape(|p, io| {
+                let (Some(m), Some(n)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+                p.get::<$P>().axes(m, n)?.assign(io)
+            })
+            .dtype(float_type)
+            .forward(|ctx, ins, outs| {
+                let c = ctx.params::<$P>().axes(ins[0].shape().dims().len(), ins[1].shape().dims().len())?;
+                contract(ctx, &c, ins, &mut outs[0])
+            })
+            .grad(Grad::Kernel(
+                Backward::new(|ctx, ins, outs| {
+                    let c = ctx.params::<$P>().axes(ins[1].shape().dims().len(), ins[2].shape().dims().len())?;
+                    contract_backward(ctx, &c, ins, outs)
+                })
+                .inputs(Deps::All),
+                None,
+            ));
+    };
+}
+
+tensordot!(TENSORDOT: "_npi_tensordot",
+    "The sum of products over pairs of axes; the result has the other axes of a, then those of b.", TensordotParam);
+tensordot!(TENSORDOT_INT_AXES: "_npi_tensordot_int_axes",
+    "The sum of products over the last axes of a and the first of b; the result has the other axes of a, then those of b.",
+    TensordotIntParam);
+
+pub static MATMUL: OpDef = OpDef::new("_npi_matmul")
+    .doc(
+        "The products of the matrices in the last two axes; the axes before them are broadcast. A vector counts as a row on the left \
+         and as a column on the right, and its axis of length 1 is removed again.",
+    )
+    .inputs(A_B)
+    .shape(matmul_shape)
+    .dtype(float_type)
+    .forward(matmul)
+    .grad(Grad::Kernel(Backward::new(matmul_backward).inputs(Deps::All), None));
+
+/// An operand as matrices: the axes before the last two, the rows and the columns.
+fn matrices(shape: &Shape, left: bool) -> (Shape, i64, i64) {
+    match shape.dims() {
+        [n] if left => (Shape::new(&[]), 1, *n),
+        [n] => (Shape::new(&[]), *n, 1),
+        [batch @ .., m, n] => (Shape::new(batch), *m, *n),
+        [] => (Shape::new(&[]), 1, 1),
+    }
+}
+
+fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (Some(ra), Some(rb)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
+    ensure!(ra > 0 && rb > 0, "matmul does not multiply by numbers: use multiply");
+    let ((batch_a, m, k), (batch_b, l, n)) = (matrices(&io.ins[0], true), matrices(&io.ins[1], false));
+    ensure!(
+        k == l || k < 0 || l < 0,
+        "shapes {} and {} cannot be multiplied: the rows of the first have {k} elements, the columns of the second {l}",
+        io.ins[0],
+        io.ins[1]
+    );
+    let mut out: Dims = broadcast_two(&batch_a, &batch_b)?.dims().into();
+    if ra > 1 {
+        out.push(m);
+    }
+    if rb > 1 {
+        out.push(n);
+    }
+    io.assign_out(0, &Shape::from(out))
+}
+
+/// The matrices of a product: sizes, the batch's shape, and for each product which matrices of a and b it takes.
+struct Batch {
+    m: usize,
+    k: usize,
+    n: usize,
+    shape: Vec<usize>,
+    a: Vec<i32>,
+    b: Vec<i32>,
+}
+
+impl Batch {
+    fn new(a: &Shape, b: &Shape) -> Result<Batch> {
+        let ((batch_a, m, k), (batch_b, _, n)) = (matrices(a, true), matrices(b, false));
+        let shape = broadcast_two(&batch_a, &batch_b)?.to_usize().to_vec();
+        let places = |batch: &Shape| {
+            let dims = batch.to_usize();
+            let numbers: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
+            let mut all = vec![0; shape.iter().product()];
+            movement::broadcast_to(&numbers, &dims, (&mut all, &shape));
+            all
+        };
+        let (a, b) = (places(&batch_a), places(&batch_b));
+        Ok(Batch { m: m as usize, k: k as usize, n: n as usize, shape, a, b })
+    }
+}
+
+/// Matrix `i` of rows times columns.
+fn item<T: Copy>(data: &[T], i: usize, (rows, columns): (usize, usize)) -> MatRef<'_, T> {
+    MatRef::row_major(&data[i * rows * columns..][..rows * columns], rows, columns)
+}
+
+fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let s = Batch::new(ins[0].shape(), ins[1].shape())?;
+    if outs[0].is_empty() {
+        return Ok(());
+    }
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (a, b, out) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        if s.b.iter().all(|b| *b == 0) && s.a.iter().copied().eq(0..s.a.len() as i32) {
+            // One matrix on the right: all rows at once.
+            let rows = s.a.len() * s.m;
+            T::product(item(a, 0, (rows, s.k)), item(b, 0, (s.k, s.n)), 0.0, None, MatMut::row_major(out, rows, s.n));
+            return Ok(());
+        }
+        let (left, right) = (|i: usize| item(a, s.a[i] as usize, (s.m, s.k)), |i: usize| item(b, s.b[i] as usize, (s.k, s.n)));
+        T::products(left, right, out, (s.m, s.n));
+        Ok(())
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// The products of the gradient with the other operand, summed over the batches that share a matrix.
+fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let s = Batch::new(ins[1].shape(), ins[2].shape())?;
+    let (a_batch, b_batch) = (matrices(ins[1].shape(), true).0.to_usize(), matrices(ins[2].shape(), false).0.to_usize());
+    let of = |batch: &[usize], size: [usize; 2]| [batch, &size[..]].concat();
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        type Lane = <T as Arith>::Lane;
+        let (g, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        let grad = |i: usize| item(g, i, (s.m, s.n));
+        if outs[0].wanted() && !outs[0].is_empty() {
+            let (size, out) = ((s.m, s.k), outs[0].slice_mut::<T>()?);
+            let right = |i: usize| item(b, s.b[i] as usize, (s.k, s.n)).t();
+            with_scratch(s.a.len() * s.m * s.k, |all: &mut [T]| {
+                T::products(grad, right, all, size);
+                reduce_to_shape::<T, Lane>(all, &of(&s.shape, [s.m, s.k]), &of(&a_batch, [s.m, s.k]), out);
+            });
+        }
+        if outs[1].wanted() && !outs[1].is_empty() {
+            let (size, out) = ((s.k, s.n), outs[1].slice_mut::<T>()?);
+            let left = |i: usize| item(a, s.a[i] as usize, (s.m, s.k)).t();
+            with_scratch(s.b.len() * s.k * s.n, |all: &mut [T]| {
+                T::products(left, grad, all, size);
+                reduce_to_shape::<T, Lane>(all, &of(&s.shape, [s.k, s.n]), &of(&b_batch, [s.k, s.n]), out);
+            });
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| (i * 5 % 7) as f64 / 3.0 - 1.0).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let check = |def, attrs: &[(&str, &str)], a: &[i64], b: &[i64]| {
+            Case::new(def, attrs).check_gradient(&[counted(a), counted(b)]);
+        };
+        for (a, b) in [
+            (&[3][..], &[3][..]),
+            (&[2, 3], &[3]),
+            (&[3], &[3, 2]),
+            (&[2, 3], &[3, 2]),
+            (&[], &[2, 3]),
+            (&[2, 3], &[]),
+            (&[2, 2, 3], &[2, 3, 2]),
+            (&[3], &[2, 3, 2]),
+        ] {
+            check(&DOT, &[], a, b);
+        }
+        for (a, b) in [
+            (&[3][..], &[3][..]),
+            (&[2, 3], &[3]),
+            (&[3], &[2, 3, 2]),
+            (&[2, 2, 3], &[3, 2]),
+            (&[2, 1, 2, 3], &[1, 2, 3, 2]),
+            (&[2, 3], &[2, 3, 2]),
+        ] {
+            check(&MATMUL, &[], a, b);
+        }
+        for axes in ["0", "1", "2"] {
+            check(&TENSORDOT_INT_AXES, &[("axes", axes)], &[2, 3, 2], &[3, 2, 2][usize::from(axes == "1")..]);
+        }
+        check(&TENSORDOT, &[("a_axes_summed", "(1, 2)"), ("b_axes_summed", "(1, 0)")], &[2, 3, 4], &[4, 3, 2]);
+        check(&TENSORDOT, &[("a_axes_summed", "(0,)"), ("b_axes_summed", "(-1,)")], &[2, 3, 2], &[4, 2]);
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let error = |def, attrs: &[(&str, &str)], a: &[i64], b: &[i64]| {
+            Case::new(def, attrs).shapes(&[Shape::new(a), Shape::new(b)]).unwrap_err().to_string()
+        };
+        assert!(error(&DOT, &[], &[2, 3], &[2, 3]).contains("cannot be multiplied"));
+        assert!(error(&MATMUL, &[], &[], &[2, 3]).contains("does not multiply by numbers"));
+        assert!(error(&MATMUL, &[], &[4, 2, 3], &[2, 3, 2]).contains("cannot be broadcast"));
+        assert!(error(&TENSORDOT_INT_AXES, &[("axes", "3")], &[2, 3], &[3, 2]).contains("axes=3"));
+        assert!(Case::new(&DOT, &[]).dtypes(&[Some(DType::I32), None]).is_err());
+    }
+}

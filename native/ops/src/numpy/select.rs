@@ -1,0 +1,279 @@
+//! Choice between elements by a condition: `where`, with arrays or numbers on either side.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, params};
+use ferromx_kernels::broadcast::broadcast_any;
+use ferromx_kernels::map::{Arith, Elements, LaneFn, Load, Store};
+use ferromx_kernels::par::{self, with_scratch};
+use ferromx_kernels::reduce::{Number, reduce_to_shape};
+
+use super::elements;
+use crate::broadcast::binary::broadcast_two;
+use crate::elemwise::family::{Binary, formula, lanes};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&WHERE, &WHERE_LSCALAR, &WHERE_RSCALAR, &WHERE_SCALAR2];
+
+pub static WHERE: OpDef = OpDef::new("_npi_where")
+    .doc("Takes elements of x where the condition is not 0, and of y elsewhere. The three arrays are broadcast.")
+    .inputs(&[
+        arg("condition", "The condition, of any type."),
+        arg("x", "Taken where the condition holds."),
+        arg("y", "Taken where it does not; of the type of x."),
+    ])
+    .shape(|_, io| {
+        if io.ins.iter().any(|s| !s.ndim_is_known()) {
+            return Ok(());
+        }
+        let values = broadcast_two(&io.ins[1], &io.ins[2])?;
+        let out = broadcast_two(&io.ins[0], &values)?;
+        io.assign_out(0, &out)
+    })
+    .dtype(|_, io| {
+        let Some(d) = io.ins[1].or(io.ins[2]).or(io.outs[0]) else { return Ok(()) };
+        io.assign_in(1, d)?;
+        io.assign_in(2, d)?;
+        io.assign_out(0, d)
+    })
+    .forward(|_, ins, outs| choose(&ins[0], Value::Array(&ins[1]), Value::Array(&ins[2]), &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let [condition, x, y] = outs else { return Err(Error::Internal("where has three inputs".into())) };
+            if condition.wanted() {
+                condition.bytes_mut()?.fill(0);
+            }
+            masked::<Chosen>(ctx, ins, x)?;
+            masked::<Other>(ctx, ins, y)
+        })
+        .inputs(Deps::Some(&[0])),
+        None,
+    ));
+
+params! {
+    /// Parameters of `_npi_where_lscalar` and `_npi_where_rscalar`.
+    pub struct WhereScalarParam {
+        /// The number on one side.
+        scalar: f64 = 0.0;
+    }
+}
+
+/// Defines a choice between an array and a number.
+macro_rules! one_scalar {
+    ($name:ident: $op:literal, $array:literal, $doc:literal, |$x:ident, $s:ident| ($left:expr, $right:expr), $F:ident) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(&[
+                arg("condition", "The condition, of any type."),
+                arg($array, "The array, broadcast with the condition."),
+            ])
+            .params::<WhereScalarParam>()
+            .shape(pair_shape)
+            .dtype(|_, io| {
+                let Some(d) = io.ins[1].or(io.outs[0]) else { return Ok(()) };
+                io.assign_in(1, d)?;
+                io.assign_out(0, d)
+            })
+            .forward(|ctx, ins, outs| {
+                let ($x, $s) = (Value::Array(&ins[1]), Value::Number(ctx.params::<WhereScalarParam>().scalar));
+                choose(&ins[0], $left, $right, &mut outs[0])
+            })
+            .grad(Grad::Kernel(
+                Backward::new(|ctx, ins, outs| {
+                    if outs[0].wanted() {
+                        outs[0].bytes_mut()?.fill(0);
+                    }
+                    masked::<$F>(ctx, ins, &mut outs[1])
+                })
+                .inputs(Deps::Some(&[0])),
+                None,
+            ));
+    };
+}
+
+one_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
+    |x, s| (s, x), Other);
+one_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
+    |y, s| (y, s), Chosen);
+
+fn pair_shape(_: &ferromx_core::params::Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    if io.ins.iter().any(|s| !s.ndim_is_known()) {
+        return Ok(());
+    }
+    let out = broadcast_two(&io.ins[0], &io.ins[1])?;
+    io.assign_out(0, &out)
+}
+
+params! {
+    /// Parameters of `_npi_where_scalar2`.
+    pub struct WhereScalar2Param {
+        /// Taken where the condition holds.
+        x: f64 = 0.0;
+        /// Taken where it does not.
+        y: f64 = 0.0;
+    }
+}
+
+pub static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
+    .doc("One number where the condition is not 0, and another elsewhere, as float32.")
+    .inputs(&[arg("condition", "The condition, of any type.")])
+    .params::<WhereScalar2Param>()
+    .dtype(|_, io| io.assign_out(0, DType::F32))
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<WhereScalar2Param>();
+        choose(&ins[0], Value::Number(p.x), Value::Number(p.y), &mut outs[0])
+    })
+    .grad(Grad::Zero);
+
+/// One side of a choice.
+#[derive(Clone, Copy)]
+enum Value<'a, 'b> {
+    Array(&'b In<'a>),
+    Number(f64),
+}
+
+/// The elements of one side in the shape of the output, repeated into scratch memory where need be.
+fn side<T: Element + par::Plain, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
+    let x = match value {
+        Value::Array(x) => x,
+        Value::Number(s) => {
+            return Ok(with_scratch(to.iter().product(), |all: &mut [T]| {
+                all.fill(T::from_f64(s));
+                f(all)
+            }));
+        }
+    };
+    let from = x.shape().to_usize();
+    if from[..] == *to {
+        return Ok(f(x.slice::<T>()?));
+    }
+    let x = x.slice::<T>()?;
+    Ok(with_scratch(to.iter().product(), |all: &mut [T]| {
+        ferromx_kernels::movement::broadcast_to(x, &from, (&mut *all, to));
+        f(all)
+    }))
+}
+
+/// Elements of a parallel chunk.
+const GRAIN: usize = 1 << 15;
+
+/// `out = x where condition, else y`.
+fn choose(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
+    let shape = out.shape().to_usize();
+    let mask = mask(condition, &shape)?;
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let out = out.slice_mut::<T>()?;
+        side::<T, _>(x, &shape, |x| side::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
+    }, d => match d {
+        DType::Bool => {
+            // The numbers 0 and 1 in bytes stay what they are.
+            let widen = |v: Value<'_, '_>| -> Result<Vec<bool>> {
+                match v {
+                    Value::Number(s) => Ok(vec![s != 0.0; mask.len()]),
+                    Value::Array(x) => {
+                        let (from, x) = (x.shape().to_usize(), x.slice::<bool>()?);
+                        let mut all = vec![false; mask.len()];
+                        ferromx_kernels::movement::broadcast_to(x, &from, (&mut all, &shape));
+                        Ok(all)
+                    }
+                }
+            };
+            let (x, y) = (widen(x)?, widen(y)?);
+            pick(&mask, &x, &y, out.slice_mut::<bool>()?);
+            Ok(())
+        }
+        d => Err(Error::Internal(format!("no choice of {d}"))),
+    })
+}
+
+fn pick<T: Copy + Send + Sync>(mask: &[bool], x: &[T], y: &[T], out: &mut [T]) {
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let at = chunk * GRAIN;
+        let (mask, x, y) = (&mask[at..at + out.len()], &x[at..at + out.len()], &y[at..at + out.len()]);
+        for i in 0..out.len() {
+            out[i] = if mask[i] { x[i] } else { y[i] };
+        }
+    });
+}
+
+/// Whether the condition holds, in a shape.
+fn mask(condition: &In<'_>, shape: &[usize]) -> Result<Vec<bool>> {
+    let from = condition.shape().to_usize();
+    let holds: Vec<bool> = dispatch!(condition.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        condition.slice::<T>()?.iter().map(|c| *c != T::default()).collect()
+    }, d => return Err(Error::Internal(format!("no condition of {d}"))));
+    if from[..] == *shape {
+        return Ok(holds);
+    }
+    let mut all = vec![false; shape.iter().product()];
+    ferromx_kernels::movement::broadcast_to(&holds, &from, (&mut all, shape));
+    Ok(all)
+}
+
+formula!(Binary Chosen = |g, c| if c != 0.0 { g } else { 0.0 }, int |g, c| if c != 0 { g } else { 0 });
+formula!(Binary Other = |g, c| if c != 0.0 { 0.0 } else { g }, int |g, c| if c != 0 { 0 } else { g });
+
+/// The gradient of one side: the output's where that side was taken, summed over what was repeated.
+fn masked<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    if !out.wanted() {
+        return Ok(());
+    }
+    let (g, shape, to) = (&ins[0], ins[0].shape().to_usize(), out.shape().to_usize());
+    let mask = mask(&ins[1], &shape)?;
+    let g = elements(g)?;
+    lanes!(ctx, out.dtype(), F, |T, f| masked_sum(g, &mask, (&shape, &to), out.slice_mut::<T>()?, f));
+    Ok(())
+}
+
+fn masked_sum<T, C>(
+    g: Elements<'_>,
+    mask: &[bool],
+    (shape, to): (&[usize], &[usize]),
+    out: &mut [T],
+    f: impl LaneFn<(C, C), C>,
+) where
+    C: Number,
+    T: Arith + par::Plain + Load<C> + Store<C>,
+{
+    let mask = (Elements::Bool(mask), shape);
+    if shape == to {
+        return broadcast_any((g, shape), mask, (out, shape), f);
+    }
+    with_scratch(g.len(), |all: &mut [T]| {
+        broadcast_any((g, shape), mask, (&mut *all, shape), f);
+        reduce_to_shape::<T, C>(all, shape, to, out);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn gradients_go_where_the_elements_came_from() {
+        let condition = array(&[1i32, 0, 0, 2, 1, 0], &[2, 3]);
+        let x = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+        Case::new(&WHERE, &[]).check_gradient(&[condition.clone(), x.clone(), array(&[7.0, 8.0], &[2, 1])]);
+        Case::new(&WHERE, &[]).check_gradient(&[array(&[1f32], &[]), array(&[7.0], &[]), x.clone()]);
+        Case::new(&WHERE_LSCALAR, &[("scalar", "2.5")]).check_gradient(&[condition.clone(), x.clone()]);
+        Case::new(&WHERE_RSCALAR, &[("scalar", "2.5")]).check_gradient(&[condition, array(&[1.0, 2.0, 3.0], &[3])]);
+    }
+
+    #[test]
+    fn every_type_is_chosen() {
+        for dtype in DType::ALL {
+            let ins = [array(&[true, false], &[2]), vector(dtype, &[1.0, 1.0]), vector(dtype, &[0.0, 0.0])];
+            let y = Case::new(&WHERE, &[]).run1(&ins).unwrap();
+            assert_eq!((y.dtype(), y.to_vec_as::<f64>().unwrap()), (dtype, vec![1.0, 0.0]));
+            let run = |def| Case::new(def, &[("scalar", "1")]).run1(&ins[..2]).unwrap().to_vec_as::<f64>().unwrap();
+            assert_eq!((run(&WHERE_LSCALAR), run(&WHERE_RSCALAR)), (vec![1.0, 1.0], vec![1.0, 1.0]));
+        }
+        let y = Case::new(&WHERE_SCALAR2, &[("x", "1.5"), ("y", "-2")]).run1(&[array(&[0.1f64, 0.0], &[2])]).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), [1.5, -2.0]);
+    }
+}

@@ -1,0 +1,647 @@
+//! Variance, average, percentiles, running sums and differences.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{NormDType, Params, ShapeOrNone};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::broadcast::{broadcast, broadcast_any};
+use ferromx_kernels::map::{Arith, Elements, Lane, Src};
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::reduce::{self, Mean, Number, Sum, SumSquares};
+use ferromx_kernels::{movement, par, scan};
+
+use super::reduce::{OverAxes, reduced, reduced_shape, resolve};
+use super::{elements, elements_mut};
+use crate::elemwise::family::NUMERIC;
+use crate::reduce::axes::{Axes, kept};
+use crate::shape::moves::around;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE, &CUMSUM, &DIFF];
+
+const A: &[ArgDef] = &[arg("a", "The array.")];
+
+params! {
+    /// Parameters of `_npi_var` and `_npi_std`.
+    pub struct MomentParam {
+        /// The axes to reduce; negative ones count from the last. None means all of them, () none.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// The type of the result; by default that of the array.
+        dtype: Option<NormDType> = None;
+        /// What is subtracted from the number of elements before dividing by it.
+        ddof: i32 = 0;
+        /// Whether reduced axes stay, with length 1.
+        keepdims: bool = false;
+    }
+}
+
+impl OverAxes for MomentParam {
+    fn axis(&self) -> &ShapeOrNone {
+        &self.axis
+    }
+    fn keepdims(&self) -> bool {
+        self.keepdims
+    }
+}
+
+/// Defines the variance or its root.
+macro_rules! moment {
+    ($name:ident: $op:literal, $doc:literal, $ROOT:literal) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc($doc)
+            .inputs(A)
+            .params::<MomentParam>()
+            .shape(reduced_shape::<MomentParam>)
+            .dtype(|p, io| match p.get::<MomentParam>().dtype.map(|d| d.0).or(io.ins[0]) {
+                Some(d) => io.assign_out(0, d),
+                None => Ok(()),
+            })
+            .forward(|ctx, ins, outs| moment(ctx, &ins[0], $ROOT, &mut outs[0]))
+            .grad(Grad::Kernel(
+                Backward::new(|ctx, ins, outs| moment_backward(ctx, ins, $ROOT, &mut outs[0]))
+                    .inputs(Deps::All)
+                    .outputs(Deps::All),
+                None,
+            ));
+    };
+}
+
+moment!(VAR: "_npi_var", "The variance over axes: the sum of squared distances from the mean, divided by n - ddof.", false);
+moment!(STD: "_npi_std", "The standard deviation over axes: the square root of the variance.", true);
+
+/// Whether to compute in double precision.
+fn is_wide(x: DType, out: DType) -> bool {
+    let wide = |d| matches!(d, DType::F64 | DType::I32 | DType::I64);
+    wide(x) || out == DType::F64
+}
+
+fn moment(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
+    ensure!(x.dtype() != DType::Bool, "booleans have no variance: convert them to numbers");
+    match is_wide(x.dtype(), out.dtype()) {
+        true => moment_in::<f64>(ctx, x, root, out),
+        false => moment_in::<f32>(ctx, x, root, out),
+    }
+}
+
+/// The axes, the number of elements of a group, and that number less `ddof`.
+fn groups(ctx: &OpCtx<'_>, shape: &Shape) -> Result<(Axes, usize, f64)> {
+    let p = ctx.params::<MomentParam>();
+    let axes = resolve(&p.axis, shape.dims().len())?;
+    let n: usize = axes.iter().map(|a| shape.to_usize()[*a]).product();
+    Ok((axes, n, (n as f64 - f64::from(p.ddof)).max(0.0)))
+}
+
+/// Calls `f` with the distances of the elements from the mean of their group.
+fn centered<C: Number>(x: Elements<'_>, shape: &Shape, axes: &[usize], f: impl FnOnce(&mut [C])) {
+    let (dims, small, n) = (shape.to_usize(), kept(shape, axes), [x.len()]);
+    with_scratch(n[0], |lanes: &mut [C]| {
+        broadcast_any((x, &n), (Elements::I64(&[0]), &[]), (&mut *lanes, &n), |x: C, _: C| x);
+        with_scratch(small.iter().product(), |mean: &mut [C]| {
+            reduce::reduce::<Mean, C, C, C>(lanes, &dims, axes, mean);
+            // C has no difference; the negative is added.
+            mean.iter_mut().for_each(|m| *m = C::from_f64(-m.to_f64()));
+            broadcast((Src::<C>::InPlace, &dims), (Src::Slice(&*mean), &small), (&mut *lanes, &dims), C::plus);
+        });
+        f(lanes);
+    });
+}
+
+fn moment_in<C: Number>(ctx: &OpCtx<'_>, x: &In<'_>, root: bool, out: &mut Out<'_>) -> Result<()> {
+    let (axes, _, count) = groups(ctx, x.shape())?;
+    let (dims, n, to) = (x.shape().to_usize(), out.len(), elements_mut(out)?);
+    centered::<C>(elements(x)?, x.shape(), &axes, |distances| {
+        with_scratch(n, |sums: &mut [C]| {
+            reduce::reduce::<SumSquares, C, C, C>(distances, &dims, &axes, sums);
+            for s in sums.iter_mut() {
+                let variance = s.to_f64() / count;
+                *s = C::from_f64(if root { variance.sqrt() } else { variance });
+            }
+            C::store_any(sums, to);
+        });
+    });
+    Ok(())
+}
+
+/// The gradient is `2 d / (n - ddof)` for the variance, `d / ((n - ddof) * std)` for its root, where d is the distance from the mean.
+fn moment_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
+    if !out.dtype().is_float() {
+        out.bytes_mut()?.fill(0);
+        return Ok(());
+    }
+    match is_wide(out.dtype(), out.dtype()) {
+        true => moment_backward_in::<f64>(ctx, ins, root, out),
+        false => moment_backward_in::<f32>(ctx, ins, root, out),
+    }
+}
+
+fn moment_backward_in<C: Number>(ctx: &OpCtx<'_>, ins: &[In<'_>], root: bool, out: &mut Out<'_>) -> Result<()> {
+    let (g, x, y) = (&ins[0], &ins[1], elements(&ins[2])?);
+    let (axes, _, count) = groups(ctx, x.shape())?;
+    let (dims, small) = (x.shape().to_usize(), kept(x.shape(), &axes));
+    let (g, to) = (elements(g)?, elements_mut(out)?);
+    centered::<C>(elements(x)?, x.shape(), &axes, |distances| {
+        with_scratch(g.len(), |factor: &mut [C]| {
+            C::load_any(g, 0, factor);
+            with_scratch(y.len(), |values: &mut [C]| {
+                C::load_any(y, 0, values);
+                for (f, y) in factor.iter_mut().zip(&*values) {
+                    let scale = match (root, y.to_f64()) {
+                        (false, _) => 2.0 / count,
+                        // All elements are equal; there is no direction in which they differ most.
+                        (true, 0.0) => 0.0,
+                        (true, y) => 1.0 / (count * y),
+                    };
+                    *f = C::from_f64(f.to_f64() * scale);
+                }
+            });
+            broadcast((Src::<C>::InPlace, &dims), (Src::Slice(&*factor), &small), (&mut *distances, &dims), C::times);
+        });
+        C::store_any(distances, to);
+    });
+    Ok(())
+}
+
+params! {
+    /// Parameters of `_npi_average`.
+    pub struct AverageParam {
+        /// The axes to reduce; negative ones count from the last. None means all of them, () none.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// Whether the sum of the weights is returned too.
+        returned: bool = false;
+        /// Whether there are weights.
+        weighted: bool = true;
+    }
+}
+
+pub static AVERAGE: OpDef = OpDef::new("_npi_average")
+    .doc(
+        "The weighted average over axes: the sum of a * weights, divided by the sum of the weights. The weights have the shape of a, \
+         or are a vector along the one axis that is reduced.",
+    )
+    .inputs(&[arg("a", "The array."), arg("weights", "The weights, of the type of a.")])
+    .params::<AverageParam>()
+    .num_inputs_by(|p| if p.get::<AverageParam>().weighted { 2 } else { 1 })
+    .outputs(|_| 2)
+    .visible(|p| if p.get::<AverageParam>().returned { 2 } else { 1 })
+    .shape(average_shape)
+    .forward(average)
+    .grad(Grad::Kernel(Backward::new(average_backward).inputs(Deps::All).outputs(Deps::All), None));
+
+fn average_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<AverageParam>();
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axes = resolve(&p.axis, rank)?;
+    let out = reduced(&io.ins[0], &axes, false);
+    io.assign_out(0, &out)?;
+    if !p.weighted {
+        return io.assign_out(1, &Shape::new(&[]));
+    }
+    let (a, w) = (io.ins[0].clone(), io.ins[1].clone());
+    let Some(weights) = w.ndim() else { return Ok(()) };
+    if weights == rank {
+        io.assign_in(1, &a)?;
+        return io.assign_out(1, &out);
+    }
+    ensure!(
+        weights == 1 && axes.len() == 1 && p.axis.0.is_some(),
+        "weights of shape {w} do not fit an array of shape {a}: give its shape, or a vector and the one axis it is for"
+    );
+    io.assign_in(1, &Shape::new(&[a.dim(axes[0])]))?;
+    io.assign_out(1, &Shape::new(&[]))
+}
+
+/// The weights as they are broadcast to the array: a vector stands along its axis.
+fn weights_shape(a: &Shape, w: Option<&Shape>, axes: &[usize]) -> Vec<usize> {
+    match w {
+        None => Vec::new(),
+        Some(w) if w.dims().len() == a.dims().len() => w.to_usize().to_vec(),
+        Some(w) => {
+            let mut dims = vec![1; a.dims().len() - axes[0]];
+            dims[0] = w.to_usize()[0];
+            dims
+        }
+    }
+}
+
+fn average(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (a, w) = (&ins[0], ins.get(1));
+    let axes = resolve(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
+    dispatch!(a.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        average_in::<<T as Arith>::Lane>(a, w, &axes, outs)
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+fn average_in<C: Number>(a: &In<'_>, w: Option<&In<'_>>, axes: &[usize], outs: &mut [Out<'_>]) -> Result<()> {
+    let (dims, w_dims) = (a.shape().to_usize(), weights_shape(a.shape(), w.map(In::shape), axes));
+    let one = Elements::I64(&[1]);
+    let (values, weights) = (elements(a)?, w.map_or(Ok(one), elements)?);
+    let count: usize = axes.iter().map(|i| dims[*i]).product();
+    let (groups, sums) = (outs[0].len(), outs[1].len());
+    with_scratch(values.len(), |products: &mut [C]| {
+        broadcast_any((values, &dims), (weights, &w_dims), (&mut *products, &dims), C::times);
+        with_scratch(groups, |average: &mut [C]| {
+            reduce::reduce::<Sum, C, C, C>(products, &dims, axes, average);
+            with_scratch(sums, |total: &mut [C]| {
+                match w {
+                    None => total.fill(C::count(count)),
+                    Some(_) => {
+                        let n = weights.len();
+                        let lanes = &mut products[..n];
+                        C::load_any(weights, 0, lanes);
+                        let all = [0];
+                        match sums == groups && w_dims.len() == dims.len() {
+                            true => reduce::reduce::<Sum, C, C, C>(lanes, &dims, axes, total),
+                            false => reduce::reduce::<Sum, C, C, C>(lanes, &[n], &all, total),
+                        }
+                    }
+                }
+                for (i, x) in average.iter_mut().enumerate() {
+                    *x = x.over(total[if sums == groups { i } else { 0 }]);
+                }
+                let [first, second] = outs else { return Err(Error::Internal("average has two outputs".into())) };
+                if first.wanted() {
+                    C::store_any(average, elements_mut(first)?);
+                }
+                if second.wanted() {
+                    C::store_any(total, elements_mut(second)?);
+                }
+                Ok(())
+            })
+        })
+    })
+}
+
+/// `da = g w / s`, `dw = g (a - average) / s + h`, where h is the gradient of the sum s of the weights.
+fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let returned = usize::from(ctx.params::<AverageParam>().returned);
+    let (g, h, rest) = (&ins[0], ins.get(1).filter(|_| returned == 1), &ins[1 + returned..]);
+    let weighted = rest.len() == 4;
+    let (a, w) = (&rest[0], weighted.then(|| &rest[1]));
+    let (y, s) = (&rest[rest.len() - 2], &rest[rest.len() - 1]);
+    let axes = resolve(&ctx.params::<AverageParam>().axis, a.shape().dims().len())?;
+    let (dims, small) = (a.shape().to_usize(), kept(a.shape(), &axes));
+    let w_dims = weights_shape(a.shape(), w.map(In::shape), &axes);
+    let s_dims = if s.len() == y.len() && s.shape() == y.shape() { small.clone() } else { Axes::new() };
+    let wide = |x: &In<'_>| -> Result<Vec<f64>> {
+        let mut all = vec![0.0; x.len()];
+        f64::load_any(elements(x)?, 0, &mut all);
+        Ok(all)
+    };
+    // Doubles throughout: a gradient that is a difference of large terms.
+    let mut share = vec![0.0; y.len()];
+    let (g, s) = (wide(g)?, wide(s)?);
+    broadcast((Src::Slice(&g), &small), (Src::Slice(&s), &s_dims), (&mut share, &small), |g: f64, s: f64| g / s);
+    let [first, others @ ..] = outs else { return Ok(()) };
+    if first.wanted() {
+        let mut da = vec![0.0; a.len()];
+        let w = w.map_or(Ok(vec![1.0]), wide)?;
+        broadcast((Src::Slice(&share), &small), (Src::Slice(&w), &w_dims), (&mut da, &dims), |g: f64, w: f64| g * w);
+        f64::store_any(&da, elements_mut(first)?);
+    }
+    let Some(second) = others.first_mut().filter(|o| o.wanted()) else { return Ok(()) };
+    let (mut dw, y) = (wide(a)?, wide(y)?);
+    broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&y), &small), (&mut dw, &dims), |a: f64, y: f64| a - y);
+    broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&share), &small), (&mut dw, &dims), |d: f64, g: f64| d * g);
+    let mut sums = vec![0.0; second.len()];
+    reduce::reduce_to_shape::<f64, f64>(&dw, &dims, &w_dims, &mut sums);
+    if let Some(h) = h {
+        let h = wide(h)?;
+        let to = second.shape().to_usize();
+        let h_dims = if s_dims.is_empty() { Axes::new() } else { small };
+        broadcast((Src::<f64>::InPlace, &to), (Src::Slice(&h), &h_dims), (&mut sums, &to), |d: f64, h: f64| d + h);
+    }
+    f64::store_any(&sums, elements_mut(second)?);
+    Ok(())
+}
+
+param_enum! {
+    /// What a percentile between two elements is.
+    pub enum Interpolation {
+        /// The larger of the two.
+        Higher = "higher",
+        /// A point on the line between them.
+        Linear = "linear",
+        /// The smaller of the two.
+        Lower = "lower",
+        /// The point in the middle.
+        Midpoint = "midpoint",
+        /// The one whose position is nearer, of two equally near ones the even one.
+        Nearest = "nearest",
+    }
+}
+
+params! {
+    /// Parameters of `_npi_percentile`.
+    pub struct PercentileParam {
+        /// The axes to reduce; negative ones count from the last. None means all of them.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// What a percentile between two elements is.
+        interpolation: Interpolation = (Interpolation::Linear);
+        /// Whether reduced axes stay, with length 1.
+        keepdims: bool = false;
+        /// The percentile as a number; there is no array `q` then.
+        q_scalar: Option<f64> = None;
+    }
+}
+
+pub static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
+    .doc(
+        "The q-th percentiles over axes, for q from 0 to 100, as float64 for arrays of that type, else float32. The axis of q comes \
+         first. NaN where an element is.",
+    )
+    .inputs(&[arg("a", "The array."), arg("q", "The percentiles: a number or a vector, from 0 to 100.")])
+    .params::<PercentileParam>()
+    .num_inputs_by(|p| if p.get::<PercentileParam>().q_scalar.is_some() { 1 } else { 2 })
+    .shape(|p, io| {
+        let p = p.get::<PercentileParam>();
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let mut dims: Dims = match (p.q_scalar, io.ins.get(1)) {
+            (Some(_), _) => Dims::new(),
+            (None, Some(q)) if q.ndim_is_known() => q.dims().into(),
+            _ => return Ok(()),
+        };
+        ensure!(dims.len() <= 1, "q must be a number or a vector, not an array of {} axes", dims.len());
+        dims.extend_from_slice(reduced(&io.ins[0], &resolve(&p.axis, rank)?, p.keepdims).dims());
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .dtype(|_, io| match io.ins[0] {
+        Some(d) => io.assign_out(0, if d == DType::F64 { d } else { DType::F32 }),
+        None => Ok(()),
+    })
+    .forward(percentile)
+    .grad(Grad::Zero);
+
+fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, dims) = (ctx.params::<PercentileParam>(), ins[0].shape().to_usize());
+    let mut qs = vec![p.q_scalar.unwrap_or(0.0); ins.get(1).map_or(1, In::len)];
+    if let Some(q) = ins.get(1) {
+        f64::load_any(elements(q)?, 0, &mut qs);
+    }
+    if let Some(q) = qs.iter().find(|q| !(0.0..=100.0).contains(*q)) {
+        return Err(Error::Value(format!("percentile {q} exceeds the valid range: use 0 to 100")));
+    }
+    let axes = resolve(&p.axis, dims.len())?;
+    let perm: Vec<usize> = (0..dims.len()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
+    let n: usize = axes.iter().map(|a| dims[*a]).product();
+    ensure!(n > 0 || outs[0].is_empty(), "an array of shape {} has no elements, so no percentiles", ins[0].shape());
+    let mut all = vec![0.0; ins[0].len()];
+    with_scratch(all.len(), |wide: &mut [f64]| {
+        f64::load_any(elements(&ins[0])?, 0, wide);
+        movement::transpose(wide, &dims, &perm, &mut all);
+        Ok::<(), Error>(())
+    })?;
+    if n == 0 {
+        return Ok(());
+    }
+    let groups = all.len() / n;
+    par::parallel_rows(&mut all, n, 1, |_, group| group.sort_unstable_by(f64::total_cmp));
+    let mut results = vec![0.0; qs.len() * groups];
+    for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
+        for (group, y) in all.chunks(n).zip(row) {
+            *y = between(group, q / 100.0 * (n - 1) as f64, p.interpolation);
+        }
+    }
+    f64::store_any(&results, elements_mut(&mut outs[0])?);
+    Ok(())
+}
+
+/// The value at a position between sorted elements.
+fn between(sorted: &[f64], at: f64, interpolation: Interpolation) -> f64 {
+    // NaNs are sorted to the ends.
+    if sorted[0].is_nan() || sorted[sorted.len() - 1].is_nan() {
+        return f64::NAN;
+    }
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    match interpolation {
+        Interpolation::Lower => low,
+        Interpolation::Higher => high,
+        Interpolation::Nearest => sorted[at.round_ties_even() as usize],
+        Interpolation::Midpoint => (low + high) / 2.0,
+        Interpolation::Linear => low + (high - low) * at.fract(),
+    }
+}
+
+params! {
+    /// Parameters of `_np_cumsum`.
+    pub struct CumsumParam {
+        /// The axis along which to sum; by default the array is flattened first.
+        axis: Option<i32> = None;
+        /// The type of the result; by default that of the array, int64 for booleans.
+        dtype: Option<NormDType> = None;
+    }
+}
+
+pub static CUMSUM: OpDef = OpDef::new("_np_cumsum")
+    .aliases(&["cumsum"])
+    .doc("The running sums along an axis: element i is the sum of the elements up to and with i.")
+    .inputs(A)
+    .params::<CumsumParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let out = match p.get::<CumsumParam>().axis {
+            Some(axis) => {
+                Shape::axis(axis.into(), rank)?;
+                io.ins[0].clone()
+            }
+            None => Shape::new(&[io.ins[0].product(..)]),
+        };
+        io.assign_out(0, &out)
+    })
+    .dtype(cumsum_dtype)
+    .forward(|ctx, ins, outs| cumsum(ctx, &ins[0], ins[0].shape(), false, &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = outs[0].shape().clone();
+            cumsum(ctx, &ins[0], &shape, true, &mut outs[0])
+        }),
+        None,
+    ));
+
+fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match (p.get::<CumsumParam>().dtype, io.ins[0]) {
+        (Some(d), _) => io.assign_out(0, d.0),
+        (None, Some(DType::Bool)) => io.assign_out(0, DType::I64),
+        (None, Some(d)) => io.assign_out(0, d),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Sums along the axis of an array of `shape`, in lanes of the output's type.
+fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
+    let dims = shape.to_usize();
+    let dims = match ctx.params::<CumsumParam>().axis {
+        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+        None => (1, x.len(), 1),
+    };
+    let x = elements(x)?;
+    match out.dtype() {
+        DType::F64 => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
+        DType::I64 => scan::cumsum::<i64>(x, dims, from_end, elements_mut(out)?),
+        d if d.is_float() => scan::cumsum::<f32>(x, dims, from_end, elements_mut(out)?),
+        _ => scan::cumsum::<i32>(x, dims, from_end, elements_mut(out)?),
+    }
+    Ok(())
+}
+
+params! {
+    /// Parameters of `_npi_diff`.
+    pub struct DiffParam {
+        /// How often differences are taken.
+        n: i32 = 1;
+        /// The axis along which neighbours are subtracted.
+        axis: i32 = (-1);
+    }
+}
+
+pub static DIFF: OpDef = OpDef::new("_npi_diff")
+    .doc("The differences of neighbours along an axis, n times over; the axis is shorter by n.")
+    .inputs(A)
+    .params::<DiffParam>()
+    .shape(|p, io| {
+        let p = p.get::<DiffParam>();
+        ensure!(p.n >= 0, "n={} must be 0 or more", p.n);
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let axis = Shape::axis(p.axis.into(), rank)?;
+        let mut dims: Dims = io.ins[0].dims().into();
+        if dims[axis] >= 0 {
+            dims[axis] = (dims[axis] - i64::from(p.n)).max(0);
+        }
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .forward(|ctx, ins, outs| {
+        let dims = ins[0].shape().to_usize();
+        if outs[0].is_empty() {
+            return Ok(());
+        }
+        differences(ctx, &ins[0], &dims, false, &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            if ins[0].is_empty() {
+                outs[0].bytes_mut()?.fill(0);
+                return Ok(());
+            }
+            let dims = ins[0].shape().to_usize();
+            differences(ctx, &ins[0], &dims, true, &mut outs[0])
+        }),
+        None,
+    ));
+
+/// Takes differences n times, or the transposed operation, which makes the axis longer.
+fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
+    let p = ctx.params::<DiffParam>();
+    let dims = around(dims, Shape::axis(p.axis.into(), dims.len())?);
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        differences_in::<<T as Arith>::Lane>(elements(x)?, dims, p.n as usize, transposed, out)
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+fn differences_in<C: Number>(
+    x: Elements<'_>,
+    (outer, mut n, inner): (usize, usize, usize),
+    times: usize,
+    transposed: bool,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let mut now = vec![C::ZERO; x.len()];
+    C::load_any(x, 0, &mut now);
+    let minus = C::from_f64(-1.0);
+    for _ in 0..times {
+        let m = if transposed { n + 1 } else { n - 1 };
+        let mut next = vec![C::ZERO; outer * m * inner];
+        if m > 0 {
+            par::parallel_rows(&mut next, m * inner, 1, |o, next| {
+                let row = &now[o * n * inner..(o + 1) * n * inner];
+                if transposed {
+                    // Element i had the factor -1 in difference i and 1 in difference i - 1.
+                    for (y, x) in next.iter_mut().zip(row) {
+                        *y = x.times(minus);
+                    }
+                    for (y, x) in next[inner..].iter_mut().zip(row) {
+                        *y = y.plus(*x);
+                    }
+                } else {
+                    for (i, y) in next.iter_mut().enumerate() {
+                        *y = row[i + inner].plus(row[i].times(minus));
+                    }
+                }
+            });
+        }
+        (now, n) = (next, m);
+    }
+    C::store_any(&now, elements_mut(out)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| ((i * 7) % 11) as f64 / 4.0 + 0.5).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = counted(&[2, 3, 4]);
+        for attrs in [&[][..], &[("axis", "1"), ("ddof", "1")], &[("axis", "(0, 2)"), ("keepdims", "1")]] {
+            Case::new(&VAR, attrs).check_gradient(std::slice::from_ref(&x));
+            Case::new(&STD, attrs).check_gradient(std::slice::from_ref(&x));
+        }
+        for attrs in [&[][..], &[("axis", "1")], &[("axis", "-1")]] {
+            Case::new(&CUMSUM, attrs).check_gradient(std::slice::from_ref(&x));
+        }
+        for attrs in [&[][..], &[("n", "2"), ("axis", "1")], &[("n", "0")], &[("n", "9")]] {
+            Case::new(&DIFF, attrs).check_gradient(std::slice::from_ref(&x));
+        }
+        let a = counted(&[2, 3]);
+        for returned in ["0", "1"] {
+            let case = |axis| Case::new(&AVERAGE, &[("axis", axis), ("returned", returned)]);
+            case("None").check_gradient(&[a.clone(), counted(&[2, 3])]);
+            case("1").check_gradient(&[a.clone(), counted(&[2, 3])]);
+            case("1").check_gradient(&[a.clone(), counted(&[3])]);
+            case("0").check_gradient(&[a.clone(), counted(&[2])]);
+            Case::new(&AVERAGE, &[("weighted", "0"), ("axis", "0"), ("returned", returned)])
+                .check_gradient(std::slice::from_ref(&a));
+        }
+    }
+
+    #[test]
+    fn percentiles_lie_between_elements() {
+        let x = vector(DType::F64, &[3.0, 0.0, 5.0, 1.0, 4.0, 2.0]);
+        for (interpolation, want) in
+            [("linear", 1.75), ("lower", 1.0), ("higher", 2.0), ("nearest", 2.0), ("midpoint", 1.5)]
+        {
+            let case = Case::new(&PERCENTILE, &[("q_scalar", "35"), ("interpolation", interpolation)]);
+            assert_eq!(case.run1(std::slice::from_ref(&x)).unwrap().to_vec::<f64>().unwrap(), [want]);
+        }
+        let y = Case::new(&PERCENTILE, &[("axis", "1")])
+            .run1(&[x.reshape(&[2, 3].into()).unwrap(), vector(DType::F64, &[0.0, 100.0])])
+            .unwrap();
+        assert_eq!((y.shape(), y.to_vec::<f64>().unwrap()), (&[2, 2].into(), vec![0.0, 1.0, 5.0, 4.0]));
+        let nan = Case::new(&PERCENTILE, &[("q_scalar", "0")]).run1(&[vector(DType::F32, &[1.0, f64::NAN])]).unwrap();
+        assert!(nan.to_vec::<f32>().unwrap()[0].is_nan());
+        assert!(
+            Case::new(&PERCENTILE, &[("q_scalar", "135")]).run1(&[x]).unwrap_err().to_string().contains("valid range")
+        );
+    }
+
+    #[test]
+    fn sums_and_differences_of_narrow_types() {
+        let x = vector(DType::U8, &[200.0, 100.0, 3.0]);
+        let run = |def, attrs: &[(&str, &str)]| {
+            Case::new(def, attrs).run1(std::slice::from_ref(&x)).unwrap().to_vec_as::<f64>().unwrap()
+        };
+        assert_eq!(run(&CUMSUM, &[]), [200.0, 44.0, 47.0]);
+        assert_eq!(run(&CUMSUM, &[("dtype", "int32")]), [200.0, 300.0, 303.0]);
+        assert_eq!(run(&DIFF, &[]), [156.0, 159.0]);
+        close(&run(&VAR, &[("dtype", "float64")]), &[6468.666_666_666_667], 1e-6);
+    }
+}

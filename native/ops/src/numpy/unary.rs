@@ -1,0 +1,215 @@
+//! Functions of one array, most of them under another name those of [`elemwise`](crate::elemwise).
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::DTypeIo;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::Params;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::map::{Arith, Src, map};
+use ferromx_kernels::zip::zip;
+
+use crate::elemwise::family::{Unary, formula, lanes, src};
+use crate::elemwise::{identity, unary};
+
+/// The argument of most of them.
+const X: &[ArgDef] = &[arg("x", "The array.")];
+
+/// An operator that is there already, under its name in the NumPy interface.
+const fn of_x(name: &'static str, def: &OpDef) -> OpDef {
+    def.renamed(name).inputs(X)
+}
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &of_x("_npi_absolute", &unary::ABS).aliases(&["_npi_abs"]),
+    &of_x("_npi_arccos", &unary::ARCCOS),
+    &of_x("_npi_arccosh", &unary::ARCCOSH),
+    &of_x("_npi_arcsin", &unary::ARCSIN),
+    &of_x("_npi_arcsinh", &unary::ARCSINH),
+    &of_x("_npi_arctan", &unary::ARCTAN),
+    &of_x("_npi_arctanh", &unary::ARCTANH),
+    &of_x("_npi_cbrt", &unary::CBRT),
+    &of_x("_npi_ceil", &unary::CEIL),
+    &of_x("_npi_cos", &unary::COS),
+    &of_x("_npi_cosh", &unary::COSH),
+    &of_x("_npi_degrees", &unary::DEGREES),
+    &of_x("_npi_exp", &unary::EXP),
+    &of_x("_npi_expm1", &unary::EXPM1),
+    &of_x("_npi_fix", &unary::FIX),
+    &of_x("_npi_floor", &unary::FLOOR),
+    &of_x("_npi_log", &unary::LOG),
+    &of_x("_npi_log10", &unary::LOG10),
+    &of_x("_npi_log1p", &unary::LOG1P),
+    &of_x("_npi_log2", &unary::LOG2),
+    &of_x("_npi_negative", &unary::NEGATIVE),
+    &of_x("_npi_radians", &unary::RADIANS),
+    &of_x("_npi_reciprocal", &unary::RECIPROCAL),
+    &of_x("_npi_rint", &unary::RINT),
+    &of_x("_npi_sign", &unary::SIGN),
+    &of_x("_npi_sin", &unary::SIN),
+    &of_x("_npi_sinh", &unary::SINH),
+    &of_x("_npi_sqrt", &unary::SQRT),
+    &of_x("_npi_square", &unary::SQUARE),
+    &of_x("_npi_tan", &unary::TAN),
+    &of_x("_npi_tanh", &unary::TANH),
+    &of_x("_npi_trunc", &unary::TRUNC),
+    &unary::RELU.renamed("_npx_relu"),
+    &unary::SIGMOID.renamed("_npx_sigmoid"),
+    &identity::COPY.renamed("_np_copy").inputs(&[arg("a", "The array to copy.")]),
+    &LOGICAL_NOT,
+    &IS_NAN,
+    &IS_INF,
+    &IS_FINITE,
+    &IS_POS_INF,
+    &IS_NEG_INF,
+    &BITWISE_NOT,
+    &AROUND,
+];
+
+/// Defines a property of elements: an operator with a result of type bool, for all types.
+macro_rules! property {
+    ($name:ident: $op:literal, $doc:literal, float |$x:ident| $float:expr, int |$i:ident| $int:expr) => {
+        pub static $name: OpDef = {
+    formula!(Unary F = |$x| if $float { 1.0 } else { 0.0 }, int |$i| if $int { 1 } else { 0 });
+            OpDef::new($op)
+                .doc($doc)
+                .inputs(X)
+                .dtype(|_, io| io.assign_out(0, DType::Bool))
+                .forward(property::<F>)
+                .grad(Grad::Zero)
+        };
+    };
+}
+
+property!(LOGICAL_NOT: "_npi_logical_not", "Whether the element is 0.", float |x| x == 0.0, int |x| x == 0);
+property!(IS_NAN: "_npi_isnan", "Whether the element is not a number.", float |x| x.is_nan(), int |_x| false);
+property!(IS_INF: "_npi_isinf", "Whether the element is infinite, of either sign.", float |x| x.is_infinite(), int |_x| false);
+property!(IS_FINITE: "_npi_isfinite", "Whether the element is neither infinite nor NaN.", float |x| x.is_finite(), int |_x| true);
+property!(IS_POS_INF: "_npi_isposinf", "Whether the element is positive infinity.",
+    float |x| x.is_infinite() && x > 0.0, int |_x| false);
+property!(IS_NEG_INF: "_npi_isneginf", "Whether the element is negative infinity.",
+    float |x| x.is_infinite() && x < 0.0, int |_x| false);
+
+fn property<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (x, out) = (&ins[0], outs[0].slice_mut::<bool>()?);
+    if x.dtype() == DType::Bool {
+        map(Src::Slice(x.slice::<bool>()?), out, F::i32);
+        return Ok(());
+    }
+    lanes!(ctx, x.dtype(), F, |T, f| map(Src::Slice(x.slice::<T>()?), out, f));
+    Ok(())
+}
+
+/// The types of the operators on bits.
+pub const WHOLE: &[DType] = &[DType::U8, DType::I8, DType::I32, DType::I64, DType::Bool];
+
+/// The types of the operators on bits: integers and bool.
+pub fn whole_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let Some(d) = io.first_known() else { return Ok(()) };
+    ferromx_core::ensure!(WHOLE.contains(&d), "operations on bits take arrays of integers or bool, not {d}");
+    io.assign_all(d)
+}
+
+pub static BITWISE_NOT: OpDef = OpDef::new("_npi_bitwise_not")
+    .doc("Every bit inverted: -x - 1 for signed integers, 255 - x for uint8, the negation for bool.")
+    .inputs(X)
+    .dtype(whole_dtype)
+    .forward(|ctx, ins, outs| {
+        let (x, out) = (&ins[0], &mut outs[0]);
+        dispatch!(x.dtype(), T in [u8, i8, i32, i64] => {
+            map(src::<T>(x)?, out.slice_mut::<T>()?, |x: <T as Arith>::Lane| !x);
+            Ok(())
+        }, d => dispatch!(d, T in [bool] => {
+            map(src::<T>(x)?, out.slice_mut::<T>()?, |x: i32| x ^ 1);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, WHOLE))))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+params! {
+    /// Parameters of `_npi_around`.
+    pub struct AroundParam {
+        /// The number of decimal places that are kept; negative numbers round to tens, hundreds, ...
+        decimals: i32 = 0;
+    }
+}
+
+formula!(Binary RoundFraction = |x, scale| (x * scale).round_ties_even() / scale);
+formula!(Binary RoundWhole = |x, scale| (x / scale).round_ties_even() * scale);
+
+pub static AROUND: OpDef = OpDef::new("_npi_around")
+    .doc("Rounds to a number of decimal places, halves to the even neighbour: around([0.5, 1.5, 2.5]) = [0, 2, 2].")
+    .inputs(X)
+    .params::<AroundParam>()
+    .forward(|ctx, ins, outs| {
+        let (x, decimals, out) = (&ins[0], ctx.params::<AroundParam>().decimals, &mut outs[0]);
+        let scale = 10f64.powi(decimals.saturating_abs());
+        if out.dtype().is_float() {
+            return match decimals >= 0 {
+                true => crate::elemwise::family::with_scalar::<RoundFraction>(ctx, x, scale, out),
+                false => crate::elemwise::family::with_scalar::<RoundWhole>(ctx, x, scale, out),
+            };
+        }
+        // Whole numbers change only where places before the point are dropped; doubles then hold what is left exactly enough.
+        let scale = if decimals >= 0 { 1.0 } else { scale };
+        dispatch!(out.dtype(), T in [u8, i8, i32, i64] => {
+            zip(src::<T>(x)?, Src::Scalar(0 as T), out.slice_mut::<T>()?, |x: i64, _: i64| x);
+            if scale != 1.0 {
+                let round = move |x: i64| ((x as f64 / scale).round_ties_even() * scale) as i64;
+                map(Src::<T>::InPlace, out.slice_mut::<T>()?, round);
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, crate::elemwise::family::NUMERIC)))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn properties_are_booleans_for_all_types() {
+        let x = array(&[0.0f32, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 2.0], &[5]);
+        let run = |def, x| Case::new(def, &[]).run1(&[x]).unwrap().to_vec::<bool>().unwrap();
+        assert_eq!(run(&LOGICAL_NOT, x.clone()), [true, false, false, false, false]);
+        assert_eq!(run(&IS_NAN, x.clone()), [false, true, false, false, false]);
+        assert_eq!(run(&IS_INF, x.clone()), [false, false, true, true, false]);
+        assert_eq!(run(&IS_FINITE, x.clone()), [true, false, false, false, true]);
+        assert_eq!(run(&IS_POS_INF, x.clone()), [false, false, true, false, false]);
+        assert_eq!(run(&IS_NEG_INF, x), [false, false, false, true, false]);
+        for dtype in DType::ALL {
+            assert_eq!(run(&LOGICAL_NOT, vector(dtype, &[0.0, 1.0])), [true, false]);
+            assert_eq!(run(&IS_FINITE, vector(dtype, &[0.0, 1.0])), [true, true]);
+        }
+    }
+
+    #[test]
+    fn bits_are_inverted() {
+        let run = |x| Case::new(&BITWISE_NOT, &[]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap();
+        assert_eq!(run(array(&[0u8, 254], &[2])), [255.0, 1.0]);
+        assert_eq!(run(array(&[0i64, -5], &[2])), [-1.0, 4.0]);
+        assert_eq!(run(array(&[true, false], &[2])), [0.0, 1.0]);
+        let error = Case::new(&BITWISE_NOT, &[]).dtypes(&[Some(DType::F32)]).unwrap_err().to_string();
+        assert!(error.contains("not float32"), "{error}");
+    }
+
+    #[test]
+    fn halves_are_rounded_to_even() {
+        let run = |x, decimals: &str| {
+            Case::new(&AROUND, &[("decimals", decimals)]).run1(&[x]).unwrap().to_vec_as::<f64>().unwrap()
+        };
+        assert_eq!(run(vector(DType::F64, &[-2.5, 0.5, 1.5, 1.25]), "0"), [-2.0, 0.0, 2.0, 1.0]);
+        assert_eq!(run(vector(DType::F64, &[1.25, -0.75, 3.0]), "1"), [1.2, -0.8, 3.0]);
+        assert_eq!(run(vector(DType::I32, &[15.0, 25.0, -1234.0, 19.0]), "-1"), [20.0, 20.0, -1230.0, 20.0]);
+        assert_eq!(run(vector(DType::U8, &[7.0, 250.0]), "3"), [7.0, 250.0]);
+    }
+}
