@@ -14,8 +14,8 @@ use std::ops::Range;
 
 /// The most bytes that a row of A takes in one inner block.
 const INNER_BYTES: usize = 2048;
-/// The most rows of C in a task: twelve tiles of the widest microkernel.
-const TASK_ROWS: usize = 168;
+/// The most rows of C in a task: eighteen tiles of the widest microkernel.
+const TASK_ROWS: usize = 252;
 /// The most columns of B that are packed at a time.
 const OUTER_COLS: usize = 2048;
 /// Products of fewer multiply-adds than this run on the calling thread.

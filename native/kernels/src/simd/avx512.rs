@@ -99,7 +99,7 @@ macro_rules! tile {
             unsafe {
                 for i in 0..M {
                     for v in 0..V {
-                        _mm_prefetch::<_MM_HINT_T0>(args.c.add(i * args.c_stride + $lanes * v).cast());
+                        _mm_prefetch::<_MM_HINT_T1>(args.c.add(i * args.c_stride + $lanes * v).cast());
                     }
                 }
                 let sums = if args.tail == $lanes {
