@@ -119,7 +119,6 @@ impl<'a> Layout<'a> {
                     let (from, to) = (&plane[from..], &mut to[place..]);
                     match step {
                         1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
-                        2 => copy_every_second(rows, w..width, from, tall * width, to, self.phase[2]),
                         _ => copy_steps(step, rows, w..width, from, tall * width, to, self.phase[2]),
                     }
                 }
@@ -203,8 +202,9 @@ fn copy_ends<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 }
 
 crate::simd::per_isa! {
-    /// Copies every second element of the `columns` of rows that are `from_pitch` elements apart.
-    fn copy_every_second<T: Accum>(
+    /// Copies every `step`-th element of the `columns` of rows that are `from_pitch` elements apart.
+    fn copy_steps<T: Accum>(
+        step: usize,
         rows: usize,
         columns: Range<usize>,
         from: &[T],
@@ -213,30 +213,24 @@ crate::simd::per_isa! {
         to_pitch: usize
     ) {
         for row in 0..rows {
-            let (pairs, last) = from[row * from_pitch..][columns.clone()].as_chunks::<2>();
-            let to = &mut to[row * to_pitch..];
-            for (to, [value, _]) in to.iter_mut().zip(pairs) {
-                *to = *value;
-            }
-            if let [last] = last {
-                to[pairs.len()] = *last;
+            let (from, to) = (&from[row * from_pitch..][columns.clone()], &mut to[row * to_pitch..]);
+            match step {
+                2 => copy_every::<T, 2>(from, to),
+                4 => copy_every::<T, 4>(from, to),
+                _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, value)| *to = *value),
             }
         }
     }
 }
 
-/// The same for every `step`-th element.
-fn copy_steps<T: Accum>(
-    step: usize,
-    rows: usize,
-    columns: Range<usize>,
-    from: &[T],
-    from_pitch: usize,
-    to: &mut [T],
-    to_pitch: usize,
-) {
-    for row in 0..rows {
-        let from = from[row * from_pitch..][columns.clone()].iter().step_by(step);
-        to[row * to_pitch..].iter_mut().zip(from).for_each(|(to, value)| *to = *value);
+/// Copies every N-th element.
+#[inline(always)]
+fn copy_every<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
+    let (groups, rest) = from.as_chunks::<N>();
+    for (to, group) in to.iter_mut().zip(groups) {
+        *to = group[0];
+    }
+    if let [last, ..] = rest {
+        to[groups.len()] = *last;
     }
 }

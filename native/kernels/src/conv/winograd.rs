@@ -23,8 +23,12 @@ const ELEMENTS: usize = 36;
 const TILE: usize = 4;
 /// Tiles that are transformed side by side; no fewer than a microkernel has rows.
 const SLOT: usize = 16;
-/// Elements between channels of transformed tiles: an odd number of cache lines, so that channels differ in their sets.
-const STRIDE: usize = ELEMENTS * 2 * SLOT + SLOT;
+/// Slots that are multiplied with the weights together: so many fill the panels of the microkernels.
+const FEW_SLOTS: usize = 2;
+/// The same for weights that do not stay in the second-level cache.
+const MANY_SLOTS: usize = 8;
+/// Bytes of such weights.
+const LARGE_WEIGHTS: usize = 2 << 20;
 /// The fewest channels, in and out, for which the transforms pay.
 const MIN_CHANNELS: usize = 32;
 
@@ -165,48 +169,67 @@ fn output_half<T: Accum>(m: [T; 6]) -> [T; 4] {
 
 crate::simd::per_isa! {
     /// B^T d B for the tiles of a slot: `from` has the 6 x 6 elements of `SLOT` tiles side by side; in `to`, elements are
-    /// `2 * SLOT` apart.
-    fn transform_inputs<T: Accum>(from: &[T], to: &mut [T]) {
-        let (from, to) = (&from[..ELEMENTS * SLOT], &mut to[..ELEMENTS * 2 * SLOT - SLOT]);
-        let mut half = [[T::zero(); SLOT]; ELEMENTS];
-        for row in 0..6 {
-            for lane in 0..SLOT {
-                let values = input_half(std::array::from_fn(|i| from[(6 * row + i) * SLOT + lane]));
-                for i in 0..6 {
-                    half[6 * row + i][lane] = values[i];
-                }
+    /// `together` slots apart.
+    fn transform_inputs<T: Accum>(from: &[T; ELEMENTS * SLOT], to: &mut [T], together: usize) {
+        match together {
+            FEW_SLOTS => inputs_apart::<T, { FEW_SLOTS * SLOT }>(from, to),
+            _ => inputs_apart::<T, { MANY_SLOTS * SLOT }>(from, to),
+        }
+    }
+}
+
+/// [`transform_inputs`] for elements that are `APART` apart.
+#[inline(always)]
+fn inputs_apart<T: Accum, const APART: usize>(from: &[T; ELEMENTS * SLOT], to: &mut [T]) {
+    let to = &mut to[..ELEMENTS * APART - (APART - SLOT)];
+    let mut half = [[T::zero(); SLOT]; ELEMENTS];
+    for row in 0..6 {
+        for lane in 0..SLOT {
+            let values = input_half(std::array::from_fn(|i| from[(6 * row + i) * SLOT + lane]));
+            for i in 0..6 {
+                half[6 * row + i][lane] = values[i];
             }
         }
-        for column in 0..6 {
-            for lane in 0..SLOT {
-                let values = input_half(std::array::from_fn(|i| half[6 * i + column][lane]));
-                for i in 0..6 {
-                    to[(6 * i + column) * 2 * SLOT + lane] = values[i];
-                }
+    }
+    for column in 0..6 {
+        for lane in 0..SLOT {
+            let values = input_half(std::array::from_fn(|i| half[6 * i + column][lane]));
+            for i in 0..6 {
+                to[(6 * i + column) * APART + lane] = values[i];
             }
         }
     }
 }
 
 crate::simd::per_isa! {
-    /// A^T m A for the tiles of a slot: row `i` of the outputs of all tiles, one tile after the other, is `to[i]`.
-    fn transform_outputs<T: Accum>(from: &[T], to: &mut [[T; TILE * SLOT]; TILE]) {
-        let from = &from[..ELEMENTS * 2 * SLOT - SLOT];
-        let mut half = [[T::zero(); SLOT]; TILE * 6];
-        for column in 0..6 {
-            for lane in 0..SLOT {
-                let values = output_half(std::array::from_fn(|i| from[(6 * i + column) * 2 * SLOT + lane]));
-                for i in 0..TILE {
-                    half[6 * i + column][lane] = values[i];
-                }
+    /// A^T m A for the tiles of a slot, whose elements are `together` slots apart: row `i` of the outputs of all tiles, one
+    /// tile after the other, is `to[i]`.
+    fn transform_outputs<T: Accum>(from: &[T], together: usize, to: &mut [[T; TILE * SLOT]; TILE]) {
+        match together {
+            FEW_SLOTS => outputs_apart::<T, { FEW_SLOTS * SLOT }>(from, to),
+            _ => outputs_apart::<T, { MANY_SLOTS * SLOT }>(from, to),
+        }
+    }
+}
+
+/// [`transform_outputs`] for elements that are `APART` apart.
+#[inline(always)]
+fn outputs_apart<T: Accum, const APART: usize>(from: &[T], to: &mut [[T; TILE * SLOT]; TILE]) {
+    let from = &from[..ELEMENTS * APART - (APART - SLOT)];
+    let mut half = [[T::zero(); SLOT]; TILE * 6];
+    for column in 0..6 {
+        for lane in 0..SLOT {
+            let values = output_half(std::array::from_fn(|i| from[(6 * i + column) * APART + lane]));
+            for i in 0..TILE {
+                half[6 * i + column][lane] = values[i];
             }
         }
-        for (row, to) in to.iter_mut().enumerate() {
-            for lane in 0..SLOT {
-                let values = output_half(std::array::from_fn(|i| half[6 * row + i][lane]));
-                for i in 0..TILE {
-                    to[TILE * lane + i] = values[i];
-                }
+    }
+    for (row, to) in to.iter_mut().enumerate() {
+        for lane in 0..SLOT {
+            let values = output_half(std::array::from_fn(|i| half[6 * row + i][lane]));
+            for i in 0..TILE {
+                to[TILE * lane + i] = values[i];
             }
         }
     }
@@ -230,6 +253,8 @@ struct Winograd<'a, T: Accum> {
     weights: &'a [T],
     input: &'a [T],
     epilogue: &'a ConvEpilogue<'a, T>,
+    /// Slots that are multiplied with the weights together.
+    together: usize,
 }
 
 /// Convolves `input` with transformed weights into `output`. `shape` must be one that [`pays`].
@@ -251,13 +276,14 @@ pub(super) fn forward<T: Accum>(
             .collect(),
     };
     let layout = Layout::new(&geometry);
+    let together = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_SLOTS } else { MANY_SLOTS };
     let mut table = StepTable::default();
     table.reset(layout.taps().iter().copied());
-    let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue };
+    let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, together };
     let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    // Two images fill a panel where one fills half of it; few images are divided by output channels.
-    let (threads, half) = (num_threads(), geometry.pixels() <= SLOT);
+    // Images that do not fill the slots are put together; few images are divided by output channels.
+    let threads = num_threads();
     if shape.groups == 1 && shape.batch < 2 * threads && threads > 1 {
         let tiles = rows.div_ceil(kernel.mr());
         let parts = (2 * threads).div_ceil(shape.batch).min(tiles.div_ceil(4)).max(1);
@@ -271,7 +297,7 @@ pub(super) fn forward<T: Accum>(
         }
         return;
     }
-    let images = if half && shape.batch >= 4 * threads { 2 } else { 1 };
+    let images = (together / geometry.pixels().div_ceil(SLOT)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
     parallel_blocks(out, images * shape.out_channels, pixels, |row, _, mut block| {
         let first = row / shape.out_channels;
         let images = first..first + block.rows() / shape.out_channels;
@@ -300,14 +326,15 @@ impl<T: Accum> Winograd<'_, T> {
                     let first = image * self.shape.in_channels + group * channels;
                     self.layout.fill(&self.input[first * plane..(first + channels) * plane], 0, to);
                 }
-                with_scratch((channels + rows.len()) * STRIDE, |tiles: &mut [T]| {
-                    let (inputs, outputs) = tiles.split_at_mut(channels * STRIDE);
-                    for slots in slots.chunks(2) {
+                let stride = self.stride();
+                with_scratch((channels + rows.len()) * stride, |tiles: &mut [T]| {
+                    let (inputs, outputs) = tiles.split_at_mut(channels * stride);
+                    for slots in slots.chunks(self.together) {
                         for (i, slot) in slots.iter().enumerate() {
                             runs.reset(SLOT);
                             self.layout.add_runs(self.layout.geometry().grid[1], slot.tiles.clone(), 0, 0, runs);
                             let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
-                            transform_channels(runs, self.table, image, inputs, i * SLOT);
+                            self.transform_channels(runs, image, inputs, i * SLOT);
                         }
                         self.multiply(group, &rows, slots.len() * SLOT, inputs, outputs);
                         for (i, slot) in slots.iter().enumerate() {
@@ -334,6 +361,11 @@ impl<T: Accum> Winograd<'_, T> {
         }
     }
 
+    /// Elements between channels of transformed tiles: an odd number of cache lines, so that channels differ in their sets.
+    fn stride(&self) -> usize {
+        (ELEMENTS * self.together + 1) * SLOT
+    }
+
     /// The row of `out` of the first of the channels.
     fn first_row(&self, group: usize, rows: &Range<usize>, image: usize, out: &MatMut<'_, T>) -> usize {
         if out.rows() == rows.len() { 0 } else { image * self.shape.out_channels + group * self.shape.group_out() }
@@ -344,18 +376,18 @@ impl<T: Accum> Winograd<'_, T> {
         /// The longest inner dimension of a product.
         const DEPTH: usize = 512;
         let (channels, mr, nr) = (self.shape.group_in(), self.kernel.mr(), self.kernel.nr());
-        let panel = ELEMENTS * channels * mr;
+        let (panel, stride, width) = (ELEMENTS * channels * mr, self.stride(), self.together * SLOT);
         let first = group * self.shape.group_out().div_ceil(mr);
         for element in 0..ELEMENTS {
-            let mut out = MatMut::new(&mut outputs[element * 2 * SLOT..], rows.len(), cols, STRIDE);
+            let mut out = MatMut::new(&mut outputs[element * width..], rows.len(), cols, stride);
             for start in (0..channels).step_by(DEPTH) {
                 let depth = DEPTH.min(channels - start);
-                let inputs = &inputs[start * STRIDE + element * 2 * SLOT..];
+                let inputs = &inputs[start * stride + element * width..];
                 for (row, col) in
                     rows.clone().step_by(mr).flat_map(|row| (0..cols).step_by(nr).map(move |col| (row, col)))
                 {
                     let weights = &self.weights[(first + row / mr) * panel + (element * channels + start) * mr..];
-                    let (a, b) = (Panel { data: weights, step: mr }, Panel { data: &inputs[col..], step: STRIDE });
+                    let (a, b) = (Panel { data: weights, step: mr }, Panel { data: &inputs[col..], step: stride });
                     let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
                     self.kernel.tile(depth, T::one(), a, b, tile, start > 0);
                 }
@@ -369,7 +401,7 @@ impl<T: Accum> Winograd<'_, T> {
         let across = self.layout.geometry().grid[2];
         let mut values = [[T::zero(); TILE * SLOT]; TILE];
         for row in 0..rows {
-            transform_outputs(&tiles[row * STRIDE..], &mut values);
+            transform_outputs(&tiles[row * self.stride()..], self.together, &mut values);
             let plane = out.row_mut(first + row);
             let mut tile = slot.tiles.start;
             while tile < slot.tiles.end {
@@ -384,14 +416,14 @@ impl<T: Accum> Winograd<'_, T> {
             }
         }
     }
-}
 
-/// Transforms the tiles of a slot for all channels, to the lanes from `lane` on.
-fn transform_channels<T: Accum>(runs: &Runs, table: &StepTable, image: &[T], inputs: &mut [T], lane: usize) {
-    let channels = inputs.len() / STRIDE;
-    let mut panel = [T::zero(); ELEMENTS * SLOT];
-    for (image, to) in image.chunks_exact(image.len() / channels).zip(inputs.chunks_exact_mut(STRIDE)) {
-        T::pack_runs(runs, Steps { data: image, table, first: 0 }, &mut panel);
-        transform_inputs(&panel, &mut to[lane..]);
+    /// Transforms the tiles of a slot for all channels, to the lanes from `lane` on.
+    fn transform_channels(&self, runs: &Runs, image: &[T], inputs: &mut [T], lane: usize) {
+        let mut panel = [T::zero(); ELEMENTS * SLOT];
+        let images = image.chunks_exact(image.len() / self.shape.group_in());
+        for (image, to) in images.zip(inputs.chunks_exact_mut(self.stride())) {
+            T::pack_runs(runs, Steps { data: image, table: self.table, first: 0 }, &mut panel);
+            transform_inputs(&panel, &mut to[lane..], self.together);
+        }
     }
 }

@@ -4,7 +4,9 @@ use ferromx_core::dtype::{bf16, f16};
 use ferromx_core::op::Cache;
 use ferromx_core::storage::{Out, Req};
 use ferromx_kernels::float::Real;
-use ferromx_kernels::gemm::{Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced};
+use ferromx_kernels::gemm::{
+    Bias, Epilogue, MatMut, MatRef, PackedB, gemm_batched, gemm_fused, gemm_packed_b, gemm_reduced,
+};
 use ferromx_kernels::par::with_scratch;
 
 /// An element type that matrices of operators have.

@@ -366,7 +366,8 @@ fn matmul(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
 /// The products of the gradient with the other operand, summed over the batches that share a matrix.
 fn matmul_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let s = Batch::new(ins[1].shape(), ins[2].shape())?;
-    let (a_batch, b_batch) = (matrices(ins[1].shape(), true).0.to_usize(), matrices(ins[2].shape(), false).0.to_usize());
+    let (a_batch, b_batch) =
+        (matrices(ins[1].shape(), true).0.to_usize(), matrices(ins[2].shape(), false).0.to_usize());
     let of = |batch: &[usize], size: [usize; 2]| [batch, &size[..]].concat();
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         type Lane = <T as Arith>::Lane;
