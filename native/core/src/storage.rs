@@ -22,6 +22,7 @@ use crate::ndarray::NDArray;
 use crate::shape::Shape;
 
 mod chain;
+mod operands;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
 
@@ -401,11 +402,9 @@ impl Call {
         if guard.region.id != self.region {
             return Err(Error::Internal("a call runs under the locks of another region".into()));
         }
-        let ins: SmallVec<[In<'_>; 6]> =
-            self.ins.iter().map(|s| In { view: s.view(), array: Some(&s.array), shared_with: s.shared_with }).collect();
-        let mut outs: SmallVec<[Out<'_>; 4]> =
-            self.outs.iter().map(|s| Out { view: s.view(), req: s.req, life: PhantomData }).collect();
-        kernel(&ins, &mut outs)
+        let ins = self.ins.iter().map(|s| In { view: s.view(), array: Some(&s.array), shared_with: s.shared_with });
+        let outs = self.outs.iter().map(|s| Out { view: s.view(), req: s.req, life: PhantomData });
+        operands::with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 
     /// Whether input `i` lies in the memory of an output.

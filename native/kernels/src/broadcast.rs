@@ -3,19 +3,23 @@
 use crate::map::drive::{Feed, Src};
 use crate::map::{Elements, Lane, LaneFn, Load, Store};
 use crate::zip::{zip, zip_feeds};
+use smallvec::{SmallVec, smallvec};
+
+/// (length, stride) of axes; few as a rule, so that nothing is allocated.
+type Axes = SmallVec<[(usize, usize); 6]>;
 
 /// An array seen in a larger shape: along an axis its elements are `stride` apart, or repeated where the stride is 0.
 #[derive(Debug)]
 struct View<'a, T> {
     data: Src<'a, T>,
     /// (length, stride) of each axis, the innermost last; never empty.
-    axes: Vec<(usize, usize)>,
+    axes: Axes,
 }
 
 /// The axes of two operands in the output's shape, neighbours merged where both operands allow it.
-fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, Vec<(usize, usize)>) {
+fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Axes, Axes) {
     let (sa, sb) = (strides(a, out), strides(b, out));
-    let (mut va, mut vb): (Vec<(usize, usize)>, Vec<(usize, usize)>) = (vec![], vec![]);
+    let (mut va, mut vb) = (Axes::new(), Axes::new());
     for i in (0..out.len()).rev() {
         if out[i] == 1 {
             continue;
@@ -41,10 +45,10 @@ fn plan(a: &[usize], b: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, Vec<(u
 }
 
 /// The stride of each axis of `out` in a contiguous array of `shape`, which may have fewer axes.
-fn strides(shape: &[usize], out: &[usize]) -> Vec<usize> {
+fn strides(shape: &[usize], out: &[usize]) -> SmallVec<[usize; 6]> {
     let missing = out.len().checked_sub(shape.len());
     let missing = missing.unwrap_or_else(|| panic!("shape {shape:?} has more axes than {out:?}"));
-    let mut strides = vec![0; out.len()];
+    let mut strides: SmallVec<[usize; 6]> = smallvec![0; out.len()];
     let mut step = 1;
     for (i, &n) in shape.iter().enumerate().rev() {
         let m = out[missing + i];

@@ -86,6 +86,19 @@ fn plans_run_without_allocating() {
             let inference = allocations(|| executor.forward(false).unwrap());
             assert_eq!(inference, 0, "inference of a {name}, {threads} threads");
         }
+        let x = || variable("data");
+        let many = op("add_n", "many", &vec![x(); 9], &[]);
+        let row = op("mean", "mean", &[x()], &[("axis", "0"), ("keepdims", "True")]);
+        let centred = op("broadcast_sub", "centred", &[many, row], &[]);
+        let normed = op("BatchNorm", "normed", &[centred], &[("fix_gamma", "False")]);
+        let net = op("Dropout", "dropped", &[op("softmax", "shares", &[normed], &[])], &[]);
+        let executor = bind(&net, &[("data", &[64, 48])], writes(&net), 3);
+        let heads = [executor.outputs()[0].to_context(executor.context()).unwrap()];
+        let run = || {
+            executor.forward(true).unwrap();
+            executor.backward(&heads, true).unwrap();
+        };
+        assert_eq!(allocations(run), 0, "many operands, broadcasting and reductions, {threads} threads");
         let chain = elementwise_chain();
         let executor = bind(&chain, &[("a", &[300_000])], vec![Req::Add; 4], 2);
         let heads = [executor.outputs()[0].to_context(executor.context()).unwrap()];

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
+use super::operands::with_operands;
 use super::{In, Out, Region, RegionGuard, Req, View, overlap, start};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -249,11 +250,9 @@ impl Block<'_> {
             dtype: place.dtype,
         };
         let prepared = &chain.calls[call];
-        let ins: SmallVec<[In<'_>; 6]> =
-            prepared.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s }).collect();
-        let mut outs: SmallVec<[Out<'_>; 4]> =
-            prepared.outs.iter().map(|(p, r)| Out { view: view(p), req: *r, life: PhantomData }).collect();
-        kernel(&ins, &mut outs)
+        let ins = prepared.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
+        let outs = prepared.outs.iter().map(|(p, r)| Out { view: view(p), req: *r, life: PhantomData });
+        with_operands(ins, outs, |ins, outs| kernel(ins, outs))
     }
 }
 

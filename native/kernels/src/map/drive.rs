@@ -110,7 +110,36 @@ pub(crate) fn drive<U, C, D, const N: usize>(
     if out.len() <= STEP {
         return drive_chunk::<U, C, D, N, STEP>(feeds, 0, out, body);
     }
-    par::parallel_rows(out, GRAIN, 1, |i, chunk| drive_chunk::<U, C, D, N, BLOCK>(feeds, i * GRAIN, chunk, body));
+    par::parallel_rows(out, GRAIN, 1, |i, chunk| {
+        let start = i * GRAIN;
+        let done = drive_direct(feeds, start, chunk, body);
+        let rest = &mut chunk[done..];
+        if rest.len() > STEP {
+            drive_chunk::<U, C, D, N, BLOCK>(feeds, start + done, rest, body);
+        } else if !rest.is_empty() {
+            drive_chunk::<U, C, D, N, STEP>(feeds, start + done, rest, body);
+        }
+    });
+}
+
+/// Computes as many elements as are lanes in memory in all operands and the output, and returns their number. Nothing passes
+/// through a buffer, so that this costs next to nothing to start.
+fn drive_direct<U, C, D, const N: usize>(
+    feeds: [&dyn Feed<C, U>; N],
+    start: usize,
+    out: &mut [U],
+    body: &(dyn Fn([&[C]; N], &mut [D]) + Sync),
+) -> usize
+where
+    U: Element + Store<D>,
+    C: Lane,
+    D: Lane,
+{
+    let len = out.len() / STEP * STEP;
+    let runs = feeds.map(|feed| feed.run(start).filter(|run| run.len() >= len));
+    let Some(lanes) = U::view_mut(&mut out[..len]).filter(|_| runs.iter().all(Option::is_some)) else { return 0 };
+    body(runs.map(|run| run.map_or(&[][..], |run| &run[..len])), lanes);
+    len
 }
 
 fn drive_chunk<U, C, D, const N: usize, const B: usize>(

@@ -17,6 +17,8 @@ pub use pad::{Padding, pad};
 pub use strided::{broadcast_to, flip, permute_flip, repeat, roll, slice, slice_assign, slice_fill, tile};
 pub use transpose::transpose;
 
+use smallvec::{SmallVec, smallvec};
+
 /// What can be moved.
 pub trait Item: Copy + Default + Send + Sync {}
 
@@ -32,9 +34,12 @@ struct Axis {
 /// Elements moved by one parallel chunk, at least.
 const GRAIN: usize = 1 << 16;
 
+/// Few axes as a rule, so that nothing is allocated.
+type Axes = SmallVec<[Axis; 6]>;
+
 /// Drops axes of length 1 and merges neighbours that lie in memory like one axis.
-fn merge_axes(axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
-    let mut merged: Vec<Axis> = vec![];
+fn merge_axes(axes: impl IntoIterator<Item = Axis>) -> Axes {
+    let mut merged = Axes::new();
     for axis in axes.into_iter().filter(|a| a.n != 1) {
         match merged.last_mut() {
             Some(last) if last.stride == axis.n as isize * axis.stride => {
@@ -47,8 +52,8 @@ fn merge_axes(axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
 }
 
 /// The strides of a contiguous array.
-fn contiguous(shape: &[usize]) -> Vec<isize> {
-    let mut strides = vec![1; shape.len()];
+fn contiguous(shape: &[usize]) -> SmallVec<[isize; 6]> {
+    let mut strides: SmallVec<[isize; 6]> = smallvec![1; shape.len()];
     for i in (1..shape.len()).rev() {
         strides[i - 1] = strides[i] * shape[i] as isize;
     }

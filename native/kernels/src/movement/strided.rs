@@ -1,7 +1,8 @@
 //! Copies between contiguous arrays and strided views of others.
 
-use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, place};
+use super::{Axes, Axis, GRAIN, Item, check_shape, contiguous, merge_axes, place};
 use crate::par;
+use smallvec::SmallVec;
 
 /// Writes the elements of a view of `src`, which starts at `start`, to the contiguous `dst`. `axes` are merged.
 pub(super) fn gather<T: Item>(src: &[T], start: usize, axes: &[Axis], dst: &mut [T]) {
@@ -43,7 +44,7 @@ fn gather_run<T: Item>(src: &[T], start: usize, stride: isize, dst: &mut [T]) {
 }
 
 /// The first element and the merged axes of `begin + step * i` for i in `out_shape`, within an array of `shape`.
-fn slice_axes(shape: &[usize], begin: &[usize], step: &[isize], out_shape: &[usize]) -> (usize, Vec<Axis>) {
+fn slice_axes(shape: &[usize], begin: &[usize], step: &[isize], out_shape: &[usize]) -> (usize, Axes) {
     let rank = shape.len();
     assert!(
         begin.len() == rank && step.len() == rank && out_shape.len() == rank,
@@ -168,8 +169,9 @@ pub fn flip<T: Item>(src: &[T], shape: &[usize], axes: &[usize], dst: &mut [T]) 
         return;
     }
     let flipped = |i: usize| axes.contains(&i);
-    let begin: Vec<usize> = shape.iter().enumerate().map(|(i, n)| if flipped(i) { n - 1 } else { 0 }).collect();
-    let step: Vec<isize> = (0..shape.len()).map(|i| if flipped(i) { -1 } else { 1 }).collect();
+    let begin: SmallVec<[usize; 6]> =
+        shape.iter().enumerate().map(|(i, n)| if flipped(i) { n - 1 } else { 0 }).collect();
+    let step: SmallVec<[isize; 6]> = (0..shape.len()).map(|i| if flipped(i) { -1 } else { 1 }).collect();
     slice((src, shape), &begin, &step, (dst, shape));
 }
 

@@ -11,6 +11,7 @@ mod tests;
 pub use backward::pool_backward;
 pub use forward::pool_forward;
 
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// How the number of outputs along a dimension follows from the other sizes.
@@ -178,7 +179,7 @@ impl Axis {
 
     /// For each position of the window that is over the input for some outputs: these, and the input position for the
     /// first of them.
-    fn offsets(&self) -> Vec<(Range<usize>, usize)> {
+    fn offsets(&self) -> SmallVec<[(Range<usize>, usize); 8]> {
         let some =
             (0..self.kernel).map(|offset| (self.outputs(offset), offset)).filter(|(outputs, _)| !outputs.is_empty());
         some.map(|(outputs, offset)| (outputs.clone(), self.position(outputs.start, offset))).collect()

@@ -15,6 +15,7 @@ use crate::map::{Load, Src, Store};
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use crate::simd::multiversion::{self, Kernel};
 use crate::zip::zip;
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// Independent accumulators of a row.
@@ -28,9 +29,12 @@ const TILE: usize = 1024;
 /// Elements read by one parallel chunk, at least.
 const GRAIN: usize = 1 << 16;
 
-/// The merged axes (length, reduced?) of a shape, without those of length 1.
-fn groups(shape: &[usize], axes: &[usize]) -> Vec<(usize, bool)> {
-    let mut groups: Vec<(usize, bool)> = vec![];
+/// Merged axes: length, and whether they are reduced. Few as a rule, so that nothing is allocated.
+type Groups = SmallVec<[(usize, bool); 6]>;
+
+/// The merged axes of a shape, without those of length 1.
+fn groups(shape: &[usize], axes: &[usize]) -> Groups {
+    let mut groups = Groups::new();
     for (axis, &n) in shape.iter().enumerate() {
         let reduced = axes.contains(&axis);
         match groups.last_mut() {
@@ -93,7 +97,7 @@ where
     with_scratch(outer * inner, |buf: &mut [C]| {
         pass::<R, T, C>(x, (outer, n, inner), buf, first);
         if groups[..at].iter().any(|g| g.1) {
-            let rest: Vec<_> = groups[..at].iter().chain(&groups[at + 1..]).copied().collect();
+            let rest: Groups = groups[..at].iter().chain(&groups[at + 1..]).copied().collect();
             inner_groups::<R, C, C>(buf, &rest, false, done);
         } else {
             done(buf);
@@ -300,7 +304,7 @@ where
 {
     let missing = shape.len().checked_sub(target.len());
     let missing = missing.unwrap_or_else(|| panic!("shape {target:?} has more axes than {shape:?}"));
-    let axes: Vec<usize> = (0..shape.len())
+    let axes: SmallVec<[usize; 6]> = (0..shape.len())
         .filter(|&i| {
             let n = if i < missing { 1 } else { target[i - missing] };
             assert!(n == shape[i] || n == 1, "shape {target:?} cannot be broadcast to {shape:?}");

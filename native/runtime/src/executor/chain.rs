@@ -8,7 +8,6 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Forward;
 use ferromx_core::storage::{Chain, ChainCall, Operand, Region, Req};
 
-use super::place::in_place_pairs;
 use super::plan::{Kernel, Work};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::Entries;
@@ -40,23 +39,13 @@ impl Pieces<'_> {
         self.live.iter().find(|(other, ..)| *other == e).map(|(_, piece, _)| *piece)
     }
 
-    /// A piece for the entry made by member `m`: that of an input which nobody needs any more and that may be overwritten, a free
-    /// one, or a new one.
-    fn give(&mut self, e: Entry, m: usize, last: usize, dtypes: &Entries<Option<DType>>) -> usize {
-        let node = self.graph.node(e);
-        let reusable = in_place_pairs(node).iter().filter(|(_, o)| *o == e.index as usize).find_map(|(i, _)| {
-            let input = *node.inputs.get(*i)?;
-            let once = node.inputs.iter().filter(|other| **other == input).count() == 1;
-            let at = self.live.iter().position(|(other, _, last)| *other == input && *last == m)?;
-            (once && dtypes[input] == dtypes[e]).then_some(at)
+    /// A piece for an entry: a free one, or a new one. None is overwritten by the kernel that reads it, since kernels are faster out of
+    /// place as long as all lies in the first-level cache.
+    fn give(&mut self, e: Entry, last: usize) -> usize {
+        let piece = self.free.pop().unwrap_or_else(|| {
+            self.count += 1;
+            self.count - 1
         });
-        let piece = match reusable {
-            Some(at) => self.live.swap_remove(at).1,
-            None => self.free.pop().unwrap_or_else(|| {
-                self.count += 1;
-                self.count - 1
-            }),
-        };
         self.live.push((e, piece, last));
         piece
     }
@@ -107,7 +96,7 @@ impl ChainDraft {
             }
             let outs = (0..node.num_outputs).map(|k| entry(*i, k)).map(|e| match (&places[e], pieces.last_reader(e)) {
                 (Some(place), _) => (array(e, place), Req::Write),
-                (None, Some(last)) => (Operand::Scratch(pieces.give(e, m, last, dtypes), dtype(e)), Req::Write),
+                (None, Some(last)) => (Operand::Scratch(pieces.give(e, last), dtype(e)), Req::Write),
                 (None, None) => (Operand::Nobody(dtype(e)), Req::Null),
             });
             let outs = outs.collect();

@@ -184,7 +184,7 @@ fn made_here(step: &[usize], e: Entry) -> bool {
 }
 
 /// Pairs (input, output) of a node that may be the same memory.
-pub fn in_place_pairs(node: &GraphNode) -> &'static [(usize, usize)] {
+fn in_place_pairs(node: &GraphNode) -> &'static [(usize, usize)] {
     match &node.action {
         Action::Variable | Action::Fused { .. } => &[],
         Action::Forward(op) => op.def.inplace,
