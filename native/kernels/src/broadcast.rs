@@ -125,7 +125,7 @@ impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
 /// A [`View`] of elements of any type.
 struct AnyView<'a> {
     data: Elements<'a>,
-    axes: Vec<(usize, usize)>,
+    axes: Axes,
 }
 
 impl<C: Lane, U: Load<C>> Feed<C, U> for AnyView<'_> {

@@ -86,9 +86,9 @@ fn plans_run_without_allocating() {
             let inference = allocations(|| executor.forward(false).unwrap());
             assert_eq!(inference, 0, "inference of a {name}, {threads} threads");
         }
-        let x = || variable("data");
-        let many = op("add_n", "many", &vec![x(); 9], &[]);
-        let row = op("mean", "mean", &[x()], &[("axis", "0"), ("keepdims", "True")]);
+        let x = variable("data");
+        let many = op("add_n", "many", &vec![x.clone(); 9], &[]);
+        let row = op("mean", "mean", &[x], &[("axis", "0"), ("keepdims", "True")]);
         let centred = op("broadcast_sub", "centred", &[many, row], &[]);
         let normed = op("BatchNorm", "normed", &[centred], &[("fix_gamma", "False")]);
         let net = op("Dropout", "dropped", &[op("softmax", "shares", &[normed], &[])], &[]);

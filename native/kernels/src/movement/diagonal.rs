@@ -1,10 +1,10 @@
 //! Diagonals of two axes.
 
 use super::strided::{for_each_run, gather};
-use super::{Axis, Item, check_shape, contiguous, merge_axes};
+use super::{Axes, Axis, Item, check_shape, contiguous, merge_axes};
 
 /// The start and the axes of the diagonal `offset` above the main one: the axes other than `pair` in order, then the diagonal.
-fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Vec<Axis>, Vec<usize>) {
+fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Axes, Vec<usize>) {
     let strides = contiguous(shape);
     let (down, right) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
     let n = shape[pair.0].saturating_sub(down).min(shape[pair.1].saturating_sub(right));
