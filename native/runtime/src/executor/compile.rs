@@ -337,7 +337,7 @@ impl Compiler<'_> {
         let (op, name_of_node, cache) = (d.op, node.name.clone(), node.cache.clone());
         let kernel = Kernel { op, node: name_of_node, kernel: d.kernel, params: d.params, cache };
         Ok(Step {
-            work: Work::One(kernel, call),
+            work: Work::One(kernel, Box::new(call)),
             inputs: node.inputs.iter().zip(&d.ins).map(|(e, a)| name(e, a)).collect(),
             outputs: visible
                 .zip(&d.outs)

@@ -40,7 +40,7 @@ impl Kernel {
 /// What a step does.
 pub enum Work {
     /// Calls a kernel.
-    One(Kernel, Call),
+    One(Kernel, Box<Call>),
     /// Calls several, block by block.
     Chain(Vec<Kernel>, Chain),
 }
