@@ -162,6 +162,8 @@ pub struct OpDef {
     pub doc: &'static str,
     /// Tensor inputs, mutable ones included.
     pub inputs: Inputs,
+    /// How many of the inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
+    pub listed: usize,
     /// Inputs that the operator changes: auxiliary states, optimizer states.
     pub mutates: &'static [usize],
     /// Shape inference.
@@ -217,6 +219,7 @@ impl OpDef {
             aliases: &[],
             doc: "",
             inputs: Inputs::Fixed(DATA),
+            listed: usize::MAX,
             mutates: &[],
             infer_shape: same_shape,
             infer_dtype: same_dtype,
@@ -265,8 +268,13 @@ impl OpDef {
     }
 
     /// Any number of inputs, counted by the parameter `count`.
-    pub const fn variadic(mut self, name: &'static str, doc: &'static str, count: &'static str) -> OpDef {
-        self.inputs = Inputs::Variadic { arg: ArgDef { name, doc, type_string: "NDArray-or-Symbol[]" }, count };
+    pub const fn variadic(self, name: &'static str, doc: &'static str, count: &'static str) -> OpDef {
+        self.variadic_arg(ArgDef { name, doc, type_string: "NDArray-or-Symbol[]" }, count)
+    }
+
+    /// The same with a type string of its own.
+    pub const fn variadic_arg(mut self, arg: ArgDef, count: &'static str) -> OpDef {
+        self.inputs = Inputs::Variadic { arg, count };
         self
     }
 
@@ -285,6 +293,12 @@ impl OpDef {
     /// Inputs that the operator changes. They follow the outputs as [`Out`]s of the kernel.
     pub const fn mutates(mut self, inputs: &'static [usize]) -> OpDef {
         self.mutates = inputs;
+        self
+    }
+
+    /// The metadata lists only so many of the inputs.
+    pub const fn listed(mut self, inputs: usize) -> OpDef {
+        self.listed = inputs;
         self
     }
 
@@ -467,7 +481,8 @@ impl OpDef {
             Inputs::Fixed(args) => args.to_vec(),
             Inputs::Variadic { arg, .. } => vec![arg],
         };
-        let mut all: Vec<_> = tensors.iter().map(|a| (a.name, a.type_string.to_string(), a.doc)).collect();
+        let mut all: Vec<_> =
+            tensors.iter().take(self.listed).map(|a| (a.name, a.type_string.to_string(), a.doc)).collect();
         all.extend(self.fields().into_iter().map(|f| (f.name, f.type_string, f.doc)));
         if !self.arg_order.is_empty() {
             all.sort_by_key(|a| self.arg_order.iter().position(|n| *n == a.0));

@@ -26,10 +26,12 @@ pub trait Accum: Real<Acc = Self> + WindowElement + Float + NumAssign + Sum {
     fn count(n: usize) -> Self;
     /// e to the power of `self`, in a form that the compiler can vectorise where there is one.
     fn exponential(self) -> Self;
+    /// This to the power of `exponent`.
+    fn power(self, exponent: Self) -> Self;
 }
 
 /// Calls `f` with the values in the type to compute in: themselves, or a copy.
-pub(crate) fn with_wide<T: Real, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R {
+pub fn with_wide<T: Real, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R) -> R {
     match T::view(values) {
         Some(values) => f(values),
         None => with_scratch(values.len(), |wide: &mut [T::Acc]| {
@@ -40,7 +42,7 @@ pub(crate) fn with_wide<T: Real, R>(values: &[T], f: impl FnOnce(&[T::Acc]) -> R
 }
 
 /// Calls `f` with room for values in the type to compute in, and stores what it wrote there.
-pub(crate) fn with_wide_mut<T: Real, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc]) -> R) -> R {
+pub fn with_wide_mut<T: Real, R>(values: &mut [T], f: impl FnOnce(&mut [T::Acc]) -> R) -> R {
     if let Some(values) = T::view_mut(values) {
         return f(values);
     }
@@ -85,6 +87,10 @@ impl Accum for f32 {
     fn exponential(self) -> f32 {
         crate::math::exp(self)
     }
+    #[inline(always)]
+    fn power(self, exponent: f32) -> f32 {
+        crate::math::pow(self, exponent)
+    }
 }
 
 impl Accum for f64 {
@@ -107,5 +113,9 @@ impl Accum for f64 {
     #[inline(always)]
     fn exponential(self) -> f64 {
         crate::math::exp(self)
+    }
+    #[inline(always)]
+    fn power(self, exponent: f64) -> f64 {
+        crate::math::pow(self, exponent)
     }
 }

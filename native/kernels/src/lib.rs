@@ -3,8 +3,11 @@
 #[cfg(test)]
 mod test_data;
 
+pub mod attention;
 pub mod broadcast;
 pub mod conv;
+pub mod correlation;
+pub mod ctc;
 pub mod dropout;
 pub mod float;
 pub mod gemm;
@@ -16,9 +19,15 @@ pub mod norm;
 pub mod par;
 pub mod pool;
 pub mod reduce;
+pub mod resize;
 pub mod rng;
+pub mod roi_pool;
+pub mod sampler;
 pub mod scan;
+pub mod sequence;
 pub mod simd;
 pub mod softmax;
 pub mod sort;
+pub mod sparse_reg;
+pub mod svm;
 pub mod zip;

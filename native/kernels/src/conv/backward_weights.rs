@@ -9,7 +9,6 @@ use super::{ConvShape, check_len, depthwise};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
-use num_traits::Zero;
 use std::ops::Range;
 
 /// Pixels that are multiplied at a time, about: the inner dimension of the microkernel.
@@ -313,35 +312,5 @@ impl<'a, T: Accum> Product<'a, T> {
                 }
             }
         }
-    }
-}
-
-/// Writes the gradient of the bias: the sum of the output's gradient over images and pixels.
-///
-/// # Panics
-/// When a slice does not have the elements that `shape` says.
-pub fn conv_backward_bias<T: Real>(shape: &ConvShape, output_grad: &[T], bias_grad: &mut [T]) {
-    check_len("output", output_grad.len(), shape.output_len(), shape);
-    check_len("bias", bias_grad.len(), shape.out_channels, shape);
-    let pixels = shape.output_plane();
-    let grain = ((1 << 14) / (shape.batch * pixels).max(1)).max(1);
-    parallel_rows(bias_grad, 1, grain, |channel, sum| {
-        sum[0] = total(output_grad, channel * pixels, shape.out_channels * pixels, pixels).store();
-    });
-}
-
-crate::simd::per_isa! {
-    /// The sum of `len` adjacent elements from `first` on, and from every place `distance` further on, in lanes.
-    fn total<T: Real>(values: &[T], first: usize, distance: usize, len: usize) -> T::Acc {
-        const LANES: usize = 16;
-        let mut lanes = [T::Acc::zero(); LANES];
-        for start in (first..values.len()).step_by(distance.max(1)) {
-            let (blocks, rest) = values[start..][..len].as_chunks::<LANES>();
-            lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += T::Acc::of(*x));
-            for block in blocks {
-                lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane += T::Acc::of(*x));
-            }
-        }
-        lanes.into_iter().sum()
     }
 }

@@ -18,6 +18,9 @@
 
 mod backward_data;
 mod backward_weights;
+mod bias;
+mod columns;
+mod deformable;
 mod depthwise;
 mod forward;
 mod geometry;
@@ -28,7 +31,10 @@ mod tests;
 mod winograd;
 
 pub use backward_data::conv_backward_data;
-pub use backward_weights::{conv_backward_bias, conv_backward_weights};
+pub use backward_weights::conv_backward_weights;
+pub use bias::{conv_add_bias, conv_backward_bias};
+pub use columns::{col2im, im2col};
+pub use deformable::{DeformGrads, DeformInputs, DeformShape, deform_backward, deform_forward};
 pub use forward::{ConvEpilogue, PackedConvWeights, conv_forward, conv_forward_packed};
 
 use geometry::Geometry;

@@ -1,4 +1,4 @@
-//! Normalisation: batch, layer, group, instance and L2 normalisation, forward and backward.
+//! Normalisation: batch, layer, group, instance, L2 and local response normalisation, forward and backward.
 //!
 //! Variances are biased and computed from deviations, block by block, and joined in double precision (Chan, Golub and
 //! LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979), so that a large mean
@@ -7,14 +7,20 @@
 
 mod batch;
 mod l2;
+mod local;
 mod moments;
+mod rectify;
 mod rows;
+mod statistics;
 #[cfg(test)]
 mod tests;
 
 pub use batch::{BatchNormGrads, BatchNormParams, batch_norm_backward, batch_norm_inference, batch_norm_training};
 pub use l2::{l2_norm_backward, l2_norm_forward};
+pub use local::{LocalNorm, local_norm_backward, local_norm_forward};
+pub use rectify::{rectify, rectify_backward};
 pub use rows::{Affine, RowNormGrads, row_norm_backward, row_norm_forward};
+pub use statistics::{row_moments, row_moments_backward};
 
 /// A tensor seen from one axis: `outer` x `axis` x `inner` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

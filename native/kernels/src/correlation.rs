@@ -1,0 +1,213 @@
+//! Correlation of patches of two feature maps (Fischer et al., "FlowNet: learning optical flow with convolutional
+//! networks", 2015).
+
+use crate::float::{Accum, Real};
+use crate::movement::{Padding, pad};
+use crate::par::{parallel_rows, with_scratch};
+use num_traits::{Float, One, Zero};
+
+/// Sizes of a correlation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CorrelationShape {
+    /// Pairs of images.
+    pub batch: usize,
+    /// Channels of an image.
+    pub channels: usize,
+    /// Height and width of an image.
+    pub input: [usize; 2],
+    /// Height and width of a patch; an odd number.
+    pub kernel: usize,
+    /// The largest displacement of the second patch in each direction.
+    pub displacement: usize,
+    /// Distances between neighbouring first patches, and between neighbouring displacements; at least 1.
+    pub strides: [usize; 2],
+    /// Zeros around the images.
+    pub pad: usize,
+    /// Whether pixels are multiplied; otherwise their absolute differences count.
+    pub multiply: bool,
+}
+
+impl CorrelationShape {
+    /// Height and width of a padded image.
+    fn padded(&self) -> [usize; 2] {
+        self.input.map(|d| d + 2 * self.pad)
+    }
+
+    /// Displacements in one direction.
+    fn reach(&self) -> usize {
+        self.displacement / self.strides[1]
+    }
+
+    /// Height and width of the output; zero where nothing fits.
+    pub fn output(&self) -> [usize; 2] {
+        let border = self.displacement + self.kernel.saturating_sub(1) / 2;
+        self.padded().map(|d| d.saturating_sub(2 * border).div_ceil(self.strides[0]))
+    }
+
+    /// Channels of the output: the displacements.
+    pub fn displacements(&self) -> usize {
+        (2 * self.reach() + 1).pow(2)
+    }
+
+    /// Row and column of the second patch of displacement `d` for the first patch at (0, 0).
+    fn second(&self, d: usize) -> [usize; 2] {
+        let (across, step) = (2 * self.reach() + 1, self.strides[1]);
+        let first = self.displacement - self.reach() * step;
+        [first + d / across * step, first + d % across * step]
+    }
+
+    /// Elements that make an output, whose mean it is.
+    fn terms(&self) -> usize {
+        self.kernel * self.kernel * self.channels
+    }
+
+    /// Calls `f` with the padded images.
+    fn with_padded<T: Real, R>(&self, images: [&[T]; 2], f: impl FnOnce([&[T]; 2]) -> R) -> R {
+        let planes = self.batch * self.channels;
+        let len = planes * self.padded().iter().product::<usize>();
+        with_scratch(2 * len, |buffer: &mut [T]| {
+            let (a, b) = buffer.split_at_mut(len);
+            for (image, to) in images.into_iter().zip([&mut *a, &mut *b]) {
+                let margin = (self.pad, self.pad);
+                let shape = [planes, self.input[0], self.input[1]];
+                pad(image, &shape, &[(0, 0), margin, margin], Padding::Constant(T::default()), to);
+            }
+            f([a, b])
+        })
+    }
+}
+
+/// The mean over a patch and all channels of the products (or absolute differences) of the pixels of `a` and of `b`
+/// displaced: shape (batch, displacements, height, width).
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn correlation<T: Real>(s: &CorrelationShape, a: &[T], b: &[T], y: &mut [T]) {
+    let ([height, width], count) = (s.output(), s.displacements());
+    assert_eq!(y.len(), s.batch * count * height * width, "elements of the output of {s:?}");
+    let [padded_height, padded_width] = s.padded();
+    let scale = T::Acc::one() / T::Acc::count(s.terms().max(1));
+    s.with_padded([a, b], |[a, b]| {
+        let grain = (1usize << 15).div_ceil((width * s.terms()).max(1));
+        parallel_rows(y, width, grain, |i, y| {
+            let (n, d, row) = (i / (count * height), i / height % count, i % height * s.strides[0]);
+            let [down, across] = s.second(d);
+            with_scratch(width, |sums: &mut [T::Acc]| {
+                sums.fill(T::Acc::zero());
+                for (c, h) in (0..s.channels).flat_map(|c| (0..s.kernel).map(move |h| (c, h))) {
+                    let line = |at: usize| ((n * s.channels + c) * padded_height + at + h) * padded_width;
+                    let (first, second) = (line(row + s.displacement), line(row + down));
+                    for w in 0..s.kernel {
+                        let (a, b) = (&a[first + s.displacement + w..], &b[second + across + w..]);
+                        match s.multiply {
+                            true => add_products(s.strides[0], a, b, sums),
+                            false => add_differences(s.strides[0], a, b, sums),
+                        }
+                    }
+                }
+                y.iter_mut().zip(sums).for_each(|(y, sum)| *y = (*sum * scale).store());
+            });
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    fn add_products<T: Real>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
+        if stride == 1 {
+            for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+                *sum += T::Acc::of(*a) * T::Acc::of(*b);
+            }
+        } else {
+            for (sum, (a, b)) in sums.iter_mut().zip(a.iter().step_by(stride).zip(b.iter().step_by(stride))) {
+                *sum += T::Acc::of(*a) * T::Acc::of(*b);
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    fn add_differences<T: Real>(stride: usize, a: &[T], b: &[T], sums: &mut [T::Acc]) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().step_by(stride).zip(b.iter().step_by(stride))) {
+            *sum += (T::Acc::of(*a) - T::Acc::of(*b)).abs();
+        }
+    }
+}
+
+/// The gradients of [`correlation`] with respect to both images, those that are wanted. The derivative of the absolute
+/// value of zero counts as one for `a`.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn correlation_backward<T: Real>(
+    s: &CorrelationShape,
+    images: [&[T]; 2],
+    y_grad: &[T],
+    grads: [Option<&mut [T]>; 2],
+) {
+    s.with_padded(images, |padded| {
+        for (which, grad) in grads.into_iter().enumerate() {
+            if let Some(grad) = grad {
+                backward_one(s, padded, which, y_grad, grad);
+            }
+        }
+    });
+}
+
+/// The gradient with respect to one of the images, plane by plane.
+fn backward_one<T: Real>(s: &CorrelationShape, [a, b]: [&[T]; 2], which: usize, y_grad: &[T], grad: &mut [T]) {
+    let ([height, width], count, stride) = (s.output(), s.displacements(), s.strides[0]);
+    let [padded_height, padded_width] = s.padded();
+    let plane = padded_height * padded_width;
+    let scale = T::Acc::one() / T::Acc::count(s.terms().max(1));
+    parallel_rows(grad, s.input[0] * s.input[1], 1, |i, grad| {
+        let (a, b) = (&a[i * plane..(i + 1) * plane], &b[i * plane..(i + 1) * plane]);
+        let heads = &y_grad[i / s.channels * count * height * width..];
+        with_scratch(plane, |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::zero());
+            for (d, row) in (0..count).flat_map(|d| (0..height).map(move |row| (d, row))) {
+                let heads = &heads[(d * height + row) * width..][..width];
+                let [down, across] = s.second(d);
+                for (h, w) in (0..s.kernel).flat_map(|h| (0..s.kernel).map(move |w| (h, w))) {
+                    let at = |r: usize, c: usize| (row * stride + r + h) * padded_width + c + w;
+                    let first = at(s.displacement, s.displacement);
+                    let second = at(down, across);
+                    let (a, b) = (&a[first..], &b[second..]);
+                    match (s.multiply, which) {
+                        (true, 0) => add_weighted(stride, heads, b, &mut sums[first..]),
+                        (true, _) => add_weighted(stride, heads, a, &mut sums[second..]),
+                        (false, 0) => add_signs(stride, heads, a, b, T::Acc::one(), &mut sums[first..]),
+                        (false, _) => add_signs(stride, heads, a, b, -T::Acc::one(), &mut sums[second..]),
+                    }
+                }
+            }
+            for (r, grad) in grad.chunks_exact_mut(s.input[1]).enumerate() {
+                let line = &sums[(r + s.pad) * padded_width + s.pad..];
+                grad.iter_mut().zip(line).for_each(|(to, sum)| *to = (*sum * scale).store());
+            }
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    fn add_weighted<T: Real>(stride: usize, heads: &[T], x: &[T], sums: &mut [T::Acc]) {
+        if stride == 1 {
+            for (sum, (head, x)) in sums.iter_mut().zip(heads.iter().zip(x)) {
+                *sum += T::Acc::of(*head) * T::Acc::of(*x);
+            }
+        } else {
+            for (sum, (head, x)) in sums.iter_mut().step_by(stride).zip(heads.iter().zip(x.iter().step_by(stride))) {
+                *sum += T::Acc::of(*head) * T::Acc::of(*x);
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    fn add_signs<T: Real>(stride: usize, heads: &[T], a: &[T], b: &[T], one: T::Acc, sums: &mut [T::Acc]) {
+        let pixels = a.iter().step_by(stride).zip(b.iter().step_by(stride));
+        for (sum, (head, (a, b))) in sums.iter_mut().step_by(stride).zip(heads.iter().zip(pixels)) {
+            let sign = if T::Acc::of(*a) >= T::Acc::of(*b) { one } else { -one };
+            *sum += T::Acc::of(*head) * sign;
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Resizing of image planes: bilinear interpolation, averages over an even division, repetition of pixels.
+
+use crate::float::{Accum, Real};
+use crate::par::{parallel_rows, with_scratch};
+use num_traits::{One, Zero};
+use std::ops::Range;
+
+/// Elements that make a chunk of parallel work.
+const CHUNK: usize = 1 << 14;
+
+/// Planes of pixels that become planes of another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resize {
+    /// Height and width of the input.
+    pub input: [usize; 2],
+    /// Height and width of the output.
+    pub output: [usize; 2],
+}
+
+impl Resize {
+    fn planes(&self) -> [usize; 2] {
+        [self.input[0] * self.input[1], self.output[0] * self.output[1]]
+    }
+
+    /// Checks the lengths and returns the number of planes.
+    fn check(&self, input: usize, output: usize) -> usize {
+        let [from, to] = self.planes();
+        let count = input.checked_div(from).unwrap_or(output / to.max(1));
+        assert_eq!([input, output], [count * from, count * to], "elements of planes of {self:?}");
+        count
+    }
+
+    fn grain(&self) -> usize {
+        CHUNK.div_ceil(self.planes().into_iter().sum::<usize>().max(1))
+    }
+}
+
+/// Where an output pixel lies among the input pixels of one axis: between `first` and `second`, at a part `weight` of
+/// the way.
+#[derive(Clone, Copy)]
+struct Place<A> {
+    first: usize,
+    second: usize,
+    weight: A,
+}
+
+fn places<A: Accum>(input: usize, output: usize, align_corners: bool) -> Vec<Place<A>> {
+    let ratio = match align_corners {
+        _ if output == 1 => 0.0,
+        true => (input - 1) as f64 / (output - 1) as f64,
+        false => input as f64 / output as f64,
+    };
+    let place = |i: usize| {
+        let at = if align_corners { i as f64 * ratio } else { ((i as f64 + 0.5) * ratio - 0.5).max(0.0) };
+        let first = (at as usize).min(input - 1);
+        Place { first, second: (first + 1).min(input - 1), weight: A::of(at - first as f64) }
+    };
+    (0..output).map(place).collect()
+}
+
+/// Bilinear interpolation of each plane. With `align_corners` the corner pixels of input and output lie upon each other,
+/// otherwise their outer edges do. An axis of one output pixel takes the first input pixel.
+///
+/// # Panics
+/// When the lengths do not fit or an input without pixels is to fill an output.
+pub fn bilinear_resize<T: Real>(shape: &Resize, align_corners: bool, x: &[T], y: &mut [T]) {
+    let count = shape.check(x.len(), y.len());
+    if y.is_empty() {
+        return;
+    }
+    let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
+    let rows = places::<T::Acc>(height, out_height, align_corners);
+    let columns = places::<T::Acc>(width, out_width, align_corners);
+    let [plane, _] = shape.planes();
+    debug_assert_eq!(count * plane, x.len());
+    parallel_rows(y, out_width, CHUNK.div_ceil(out_width + 2 * width), |i, y| {
+        let image = &x[i / out_height * plane..];
+        let row = rows[i % out_height];
+        let line = |r: usize| &image[r * width..(r + 1) * width];
+        with_scratch(width, |blend: &mut [T::Acc]| {
+            between(row.weight, line(row.first), line(row.second), blend);
+            for (y, at) in y.iter_mut().zip(&columns) {
+                let (a, b) = (blend[at.first], blend[at.second]);
+                *y = (a + (b - a) * at.weight).store();
+            }
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    fn between<T: Real>(weight: T::Acc, a: &[T], b: &[T], out: &mut [T::Acc]) {
+        for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
+            *out = T::Acc::of(*a) * (T::Acc::one() - weight) + T::Acc::of(*b) * weight;
+        }
+    }
+}
+
+/// The gradient of [`bilinear_resize`].
+///
+/// # Panics
+/// As [`bilinear_resize`].
+pub fn bilinear_resize_backward<T: Real>(shape: &Resize, align_corners: bool, y_grad: &[T], x_grad: &mut [T]) {
+    shape.check(x_grad.len(), y_grad.len());
+    if y_grad.is_empty() {
+        return x_grad.fill(T::default());
+    }
+    let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
+    let rows = places::<T::Acc>(height, out_height, align_corners);
+    let columns = places::<T::Acc>(width, out_width, align_corners);
+    let [plane, out_plane] = shape.planes();
+    parallel_rows(x_grad, plane, shape.grain(), |i, x_grad| {
+        with_scratch(plane + width, |buffer: &mut [T::Acc]| {
+            let (sums, line) = buffer.split_at_mut(plane);
+            sums.fill(T::Acc::zero());
+            let grads = y_grad[i * out_plane..(i + 1) * out_plane].chunks_exact(out_width);
+            for (row, grads) in rows.iter().zip(grads) {
+                line.fill(T::Acc::zero());
+                for (at, grad) in columns.iter().zip(grads) {
+                    let grad = T::Acc::of(*grad);
+                    line[at.first] += grad * (T::Acc::one() - at.weight);
+                    line[at.second] += grad * at.weight;
+                }
+                add_scaled(T::Acc::one() - row.weight, line, &mut sums[row.first * width..(row.first + 1) * width]);
+                add_scaled(row.weight, line, &mut sums[row.second * width..(row.second + 1) * width]);
+            }
+            x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    fn add_scaled<A: Accum>(factor: A, x: &[A], sums: &mut [A]) {
+        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += factor * *x);
+    }
+}
+
+/// The part of an axis of `input` pixels that part `i` of `output` covers; neighbouring parts may share pixels.
+fn part(i: usize, input: usize, output: usize) -> Range<usize> {
+    i * input / output..((i + 1) * input).div_ceil(output)
+}
+
+/// Averages over the parts of an even division of each plane into `output` parts, which may overlap by a pixel.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn average_resize<T: Real>(shape: &Resize, x: &[T], y: &mut [T]) {
+    shape.check(x.len(), y.len());
+    let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
+    let [plane, out_plane] = shape.planes();
+    parallel_rows(y, out_plane, shape.grain(), |i, y| {
+        let image = &x[i * plane..(i + 1) * plane];
+        with_scratch(width, |sums: &mut [T::Acc]| {
+            for (row, y) in y.chunks_exact_mut(out_width).enumerate() {
+                let lines = part(row, height, out_height);
+                sums.fill(T::Acc::zero());
+                lines.clone().for_each(|r| add(&image[r * width..(r + 1) * width], sums));
+                for (column, y) in y.iter_mut().enumerate() {
+                    let pixels = part(column, width, out_width);
+                    let count = T::Acc::count(lines.len() * pixels.len());
+                    *y = (sums[pixels].iter().copied().sum::<T::Acc>() / count).store();
+                }
+            }
+        });
+    });
+}
+
+crate::simd::per_isa! {
+    fn add<T: Real>(x: &[T], sums: &mut [T::Acc]) {
+        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += T::Acc::of(*x));
+    }
+}
+
+/// The gradient of [`average_resize`].
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn average_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
+    shape.check(x_grad.len(), y_grad.len());
+    let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
+    let [plane, out_plane] = shape.planes();
+    parallel_rows(x_grad, plane, shape.grain(), |i, x_grad| {
+        with_scratch(plane + width, |buffer: &mut [T::Acc]| {
+            let (sums, line) = buffer.split_at_mut(plane);
+            sums.fill(T::Acc::zero());
+            for (row, grads) in y_grad[i * out_plane..(i + 1) * out_plane].chunks_exact(out_width).enumerate() {
+                let lines = part(row, height, out_height);
+                line.fill(T::Acc::zero());
+                for (column, grad) in grads.iter().enumerate() {
+                    let pixels = part(column, width, out_width);
+                    let share = T::Acc::of(*grad) / T::Acc::count(lines.len() * pixels.len());
+                    line[pixels].iter_mut().for_each(|sum| *sum += share);
+                }
+                lines.for_each(|r| add_scaled(T::Acc::one(), line, &mut sums[r * width..(r + 1) * width]));
+            }
+            x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
+        });
+    });
+}
+
+/// Repeats each pixel; the output's sizes are multiples of the input's. With `add` the result is added to `y`.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn nearest_resize<T: Real>(shape: &Resize, add: bool, x: &[T], y: &mut [T]) {
+    shape.check(x.len(), y.len());
+    let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
+    let [down, across] = [out_height / height.max(1), out_width / width.max(1)];
+    parallel_rows(y, out_width, CHUNK.div_ceil(out_width.max(1)), |i, y| {
+        let row = i / out_height * height + i % out_height / down;
+        let x = &x[row * width..(row + 1) * width];
+        match (add, across) {
+            (false, 1) => y.copy_from_slice(x),
+            (false, 2) => y.as_chunks_mut::<2>().0.iter_mut().zip(x).for_each(|(y, x)| *y = [*x; 2]),
+            (false, _) => y.chunks_exact_mut(across).zip(x).for_each(|(y, x)| y.fill(*x)),
+            (true, _) => y.chunks_exact_mut(across).zip(x).for_each(|(y, x)| {
+                y.iter_mut().for_each(|y| *y = (T::Acc::of(*y) + T::Acc::of(*x)).store());
+            }),
+        }
+    });
+}
+
+/// The gradient of [`nearest_resize`]: the sum over the copies of each pixel.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn nearest_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &mut [T]) {
+    shape.check(x_grad.len(), y_grad.len());
+    let ([height, width], [out_height, out_width]) = (shape.input, shape.output);
+    let [down, across] = [out_height / height.max(1), out_width / width.max(1)];
+    parallel_rows(x_grad, width, CHUNK.div_ceil((width * down * across).max(1)), |i, x_grad| {
+        let first = (i / height * out_height + i % height * down) * out_width;
+        with_scratch(out_width, |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::zero());
+            y_grad[first..first + down * out_width].chunks_exact(out_width).for_each(|line| add(line, sums));
+            for (to, sums) in x_grad.iter_mut().zip(sums.chunks_exact(across)) {
+                *to = sums.iter().copied().sum::<T::Acc>().store();
+            }
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corners_and_edges() {
+        let shape = Resize { input: [1, 3], output: [1, 5] };
+        let mut y = [0f32; 5];
+        bilinear_resize(&shape, true, &[0.0, 1.0, 2.0], &mut y);
+        assert_eq!(y, [0.0, 0.5, 1.0, 1.5, 2.0]);
+        bilinear_resize(&shape, false, &[0.0, 1.0, 2.0], &mut y);
+        y.iter().zip([0.0, 0.4, 1.0, 1.6, 2.0]).for_each(|(y, w)| assert!((y - w).abs() < 1e-6));
+        average_resize(&shape, &[0.0, 1.0, 2.0], &mut y);
+        assert_eq!(y, [0.0, 0.5, 1.0, 1.5, 2.0]);
+        let mut y = [1f64; 6];
+        nearest_resize(&Resize { input: [1, 3], output: [1, 6] }, true, &[0.0, 1.0, 2.0], &mut y);
+        assert_eq!(y, [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Pooling of regions of interest (Girshick, "Fast R-CNN", 2015).
+
+use crate::float::{Accum, Real};
+use crate::par::{parallel_rows, parallel_rows2, with_scratch};
+use num_traits::Zero;
+use std::ops::Range;
+
+/// Sizes of a pooling of regions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoiPoolShape {
+    /// Images.
+    pub batch: usize,
+    /// Channels of an image.
+    pub channels: usize,
+    /// Height and width of an image.
+    pub input: [usize; 2],
+    /// Height and width of the output for a region.
+    pub output: [usize; 2],
+    /// Pixels of the image for each unit of the regions' coordinates.
+    pub scale: f64,
+}
+
+/// Stands for the place of the maximum of an empty bin.
+const NOWHERE: i32 = -1;
+
+/// A region in pixels.
+struct Region {
+    image: usize,
+    /// First row and column, maybe outside.
+    start: [i64; 2],
+    /// Height and width, at least one.
+    size: [i64; 2],
+}
+
+impl RoiPoolShape {
+    /// A region from its five numbers: image, x and y of the first corner, x and y of the last one.
+    fn region<T: Real>(&self, roi: &[T]) -> Option<Region> {
+        let number = |i: usize| T::Acc::of(roi[i]).wide();
+        let image = number(0);
+        let pixel = |i: usize| (number(i) * self.scale).round().clamp(-1e9, 1e9) as i64;
+        let ([left, top], [right, bottom]) = ([pixel(1), pixel(2)], [pixel(3), pixel(4)]);
+        (image >= 0.0 && image < self.batch as f64).then(|| Region {
+            image: image as usize,
+            start: [top, left],
+            size: [(bottom - top + 1).max(1), (right - left + 1).max(1)],
+        })
+    }
+
+    /// The rows (axis 0) or columns (axis 1) of bin `i`.
+    fn bin(&self, region: &Region, axis: usize, i: usize) -> Range<usize> {
+        let size = region.size[axis] as f32 / self.output[axis] as f32;
+        let edge = |at: f32| (at as i64 + region.start[axis]).clamp(0, self.input[axis] as i64) as usize;
+        edge((i as f32 * size).floor())..edge(((i + 1) as f32 * size).ceil())
+    }
+
+    fn bins(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    fn plane(&self) -> usize {
+        self.input[0] * self.input[1]
+    }
+}
+
+/// The largest element of each bin of each region, zero for an empty bin, and its place in the plane, -1 for an empty bin.
+/// `rois` holds five numbers for each region; the output is (regions, channels, height, width).
+///
+/// # Errors
+/// The number of the first region whose image does not exist.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn roi_pool<T: Real>(s: &RoiPoolShape, x: &[T], rois: &[T], y: &mut [T], places: &mut [i32]) -> Result<(), usize> {
+    let regions: Vec<_> = rois.chunks_exact(5).map(|roi| s.region(roi)).collect();
+    if let Some(bad) = regions.iter().position(Option::is_none) {
+        return Err(bad);
+    }
+    let (bins, plane) = (s.bins(), s.plane());
+    parallel_rows2((y, bins), (places, bins), 8, |i, y, places| {
+        let Some(region) = &regions[i / s.channels] else { return };
+        let image = &x[(region.image * s.channels + i % s.channels) * plane..][..plane];
+        for (bin, (y, place)) in y.iter_mut().zip(places).enumerate() {
+            let columns = s.bin(region, 1, bin % s.output[1]);
+            (*y, *place) = (T::default(), NOWHERE);
+            for row in s.bin(region, 0, bin / s.output[1]) {
+                for column in columns.clone() {
+                    let at = row * s.input[1] + column;
+                    if *place == NOWHERE || T::Acc::of(image[at]) > T::Acc::of(*y) {
+                        (*y, *place) = (image[at], at as i32);
+                    }
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The gradient of [`roi_pool`] with respect to `x`, from the places of the maxima.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn roi_pool_backward<T: Real>(s: &RoiPoolShape, rois: &[T], places: &[i32], y_grad: &[T], x_grad: &mut [T]) {
+    let (bins, plane) = (s.bins(), s.plane());
+    let images: Vec<_> = rois.chunks_exact(5).map(|roi| s.region(roi).map(|r| r.image)).collect();
+    parallel_rows(x_grad, plane, 1, |i, x_grad| {
+        with_scratch(plane, |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::zero());
+            for (r, _) in images.iter().enumerate().filter(|(_, image)| **image == Some(i / s.channels)) {
+                let at = (r * s.channels + i % s.channels) * bins;
+                for (place, grad) in places[at..at + bins].iter().zip(&y_grad[at..at + bins]) {
+                    if let Some(sum) = usize::try_from(*place).ok().and_then(|place| sums.get_mut(place)) {
+                        *sum += T::Acc::of(*grad);
+                    }
+                }
+            }
+            x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
+        });
+    });
+}

@@ -1,0 +1,277 @@
+//! Bilinear sampling of images at places that a grid gives (Jaderberg et al., "Spatial transformer networks", 2015).
+
+use crate::float::{Accum, Real};
+use crate::par::{parallel_rows, parallel_rows2, with_scratch};
+use num_traits::Zero;
+
+/// Elements that make a chunk of parallel work.
+const CHUNK: usize = 1 << 13;
+
+/// Images and the grids that they are sampled at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Images.
+    pub batch: usize,
+    /// Channels of an image.
+    pub channels: usize,
+    /// Height and width of an image.
+    pub input: [usize; 2],
+    /// Places to sample at, for each image.
+    pub points: usize,
+}
+
+impl Sampling {
+    fn plane(&self) -> usize {
+        self.input[0] * self.input[1]
+    }
+
+    fn check(&self, data: usize, grid: usize, output: usize) {
+        let planes = self.batch * self.channels;
+        assert_eq!(data, planes * self.plane(), "elements of the images of {self:?}");
+        assert_eq!(grid, self.batch * 2 * self.points, "elements of the grid of {self:?}");
+        assert_eq!(output, planes * self.points, "elements of the output of {self:?}");
+    }
+}
+
+/// Four pixels around a place; pixels outside the image do not count.
+#[derive(Clone, Copy)]
+pub(crate) struct Corner<A> {
+    /// The index of the upper left pixel; it may lie outside.
+    pub at: isize,
+    /// Which of the pixels lie inside: upper left, upper right, lower left, lower right.
+    pub inside: [bool; 4],
+    /// How far the place lies to the right of and below the upper left pixel, in pixels.
+    pub part: [A; 2],
+}
+
+impl<A: Accum> Corner<A> {
+    /// The pixels around the place (x, y), which runs from -1 to 1 over the centres of the pixels.
+    fn new(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
+        let scale = |v: A, size: usize| (v + A::one()) * A::count(size.saturating_sub(1)) / A::count(2);
+        Corner::at_pixel(scale(x, width), scale(y, height), [height, width])
+    }
+
+    /// The pixels around column `x` and row `y`, which may be fractions.
+    pub fn at_pixel(x: A, y: A, [height, width]: [usize; 2]) -> Corner<A> {
+        let (left, top) = (x.floor(), y.floor());
+        // Places far outside are as good as just outside.
+        let index = |v: A, size: usize| v.wide().clamp(-2.0, size as f64 + 1.0) as isize;
+        let (column, row) = (index(left, width), index(top, height));
+        let across = [column, column + 1].map(|c| (0..width as isize).contains(&c));
+        let down = [row, row + 1].map(|r| (0..height as isize).contains(&r));
+        Corner {
+            at: row * width as isize + column,
+            inside: [down[0] && across[0], down[0] && across[1], down[1] && across[0], down[1] && across[1]],
+            part: [x - left, y - top],
+        }
+    }
+
+    pub fn offsets(width: usize) -> [isize; 4] {
+        [0, 1, width as isize, width as isize + 1]
+    }
+
+    /// The values of the four pixels.
+    pub fn pixels<T: Real<Acc = A>>(&self, image: &[T], width: usize) -> [A; 4] {
+        let mut pixels = [A::zero(); 4];
+        for ((pixel, inside), offset) in pixels.iter_mut().zip(self.inside).zip(Self::offsets(width)) {
+            if inside {
+                *pixel = A::of(image[(self.at + offset) as usize]);
+            }
+        }
+        pixels
+    }
+
+    /// The parts that the four pixels have in the value at the place.
+    pub fn weights(&self) -> [A; 4] {
+        let ([x, y], one) = (self.part, A::one());
+        [(one - y) * (one - x), (one - y) * x, y * (one - x), y * x]
+    }
+
+    /// The derivatives of the value at the place with respect to its column and its row.
+    pub fn slopes(&self, [a, b, c, d]: [A; 4]) -> [A; 2] {
+        let ([x, y], one) = (self.part, A::one());
+        [(b - a) * (one - y) + (d - c) * y, (c - a) * (one - x) + (d - b) * x]
+    }
+}
+
+/// The corners of all points of the grid of image `n`.
+fn corners<'a, T: Real>(shape: &'a Sampling, grid: &'a [T], n: usize) -> impl Iterator<Item = Corner<T::Acc>> + 'a {
+    let (xs, ys) = grid[n * 2 * shape.points..(n + 1) * 2 * shape.points].split_at(shape.points);
+    xs.iter().zip(ys).map(|(x, y)| Corner::new(T::Acc::of(*x), T::Acc::of(*y), shape.input))
+}
+
+/// Samples each channel of `x` (batch, channels, height, width) at the places of `grid` (batch, 2, points), whose x and
+/// y run from -1 to 1 over the image; what lies outside counts as zero.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn bilinear_sample<T: Real>(shape: &Sampling, x: &[T], grid: &[T], y: &mut [T]) {
+    shape.check(x.len(), grid.len(), y.len());
+    let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
+    // Channels of an image share the corners, so that an image is one chunk unless it is large.
+    let channels = CHUNK.div_ceil(points.max(1)).clamp(1, shape.channels.max(1));
+    let groups = shape.channels.div_ceil(channels);
+    let starts: Vec<_> = (0..shape.batch * groups).map(|i| (i / groups, i % groups * channels)).collect();
+    let mut parts: Vec<_> = Vec::with_capacity(starts.len());
+    let mut rest = y;
+    for (_, first) in &starts {
+        let (part, after) = rest.split_at_mut(channels.min(shape.channels - first) * points);
+        parts.push(part);
+        rest = after;
+    }
+    parallel_rows(&mut parts, 1, 1, |i, part| {
+        let (n, first) = starts[i];
+        let images = &x[(n * shape.channels + first) * plane..];
+        for (point, corner) in corners(shape, grid, n).enumerate() {
+            let weights = corner.weights();
+            for (c, y) in part[0].chunks_exact_mut(points).enumerate() {
+                let pixels = corner.pixels(&images[c * plane..(c + 1) * plane], width);
+                y[point] = (0..4).map(|i| pixels[i] * weights[i]).sum::<T::Acc>().store();
+            }
+        }
+    });
+}
+
+/// The gradient of [`bilinear_sample`] with respect to `x`.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn bilinear_sample_backward_data<T: Real>(shape: &Sampling, grid: &[T], y_grad: &[T], x_grad: &mut [T]) {
+    shape.check(x_grad.len(), grid.len(), y_grad.len());
+    let (plane, width, points) = (shape.plane(), shape.input[1], shape.points);
+    let grain = CHUNK.div_ceil((plane + points).max(1));
+    parallel_rows(x_grad, plane, grain, |i, x_grad| {
+        with_scratch(plane, |sums: &mut [T::Acc]| {
+            sums.fill(T::Acc::zero());
+            let grads = &y_grad[i * points..(i + 1) * points];
+            for (corner, grad) in corners(shape, grid, i / shape.channels).zip(grads) {
+                let (weights, grad) = (corner.weights(), T::Acc::of(*grad));
+                for (k, offset) in Corner::<T::Acc>::offsets(width).into_iter().enumerate() {
+                    if corner.inside[k] {
+                        sums[(corner.at + offset) as usize] += weights[k] * grad;
+                    }
+                }
+            }
+            x_grad.iter_mut().zip(&*sums).for_each(|(to, sum)| *to = sum.store());
+        });
+    });
+}
+
+/// The gradient of [`bilinear_sample`] with respect to the grid.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn bilinear_sample_backward_grid<T: Real>(
+    shape: &Sampling,
+    x: &[T],
+    grid: &[T],
+    y_grad: &[T],
+    grid_grad: &mut [T],
+) {
+    shape.check(x.len(), grid.len(), y_grad.len());
+    assert_eq!(grid_grad.len(), grid.len(), "elements of the gradient of the grid");
+    let (plane, points) = (shape.plane(), shape.points);
+    let [height, width] = shape.input;
+    let scale = [width, height].map(|size| T::Acc::count(size.saturating_sub(1)) / T::Acc::count(2));
+    parallel_rows(grid_grad, 2 * points, 1, |n, grid_grad| {
+        let (to_x, to_y) = grid_grad.split_at_mut(points);
+        let corners: Vec<_> = corners(shape, grid, n).collect();
+        let grain = CHUNK.div_ceil(shape.channels.max(1));
+        parallel_rows2((to_x, 1), (to_y, 1), grain, |point, to_x, to_y| {
+            let corner = &corners[point];
+            let mut sums = [T::Acc::zero(); 2];
+            for c in 0..shape.channels {
+                let at = n * shape.channels + c;
+                let [across, down] = corner.slopes(corner.pixels(&x[at * plane..(at + 1) * plane], width));
+                let grad = T::Acc::of(y_grad[at * points + point]);
+                sums[0] += grad * across;
+                sums[1] += grad * down;
+            }
+            to_x[0] = (sums[0] * scale[0]).store();
+            to_y[0] = (sums[1] * scale[1]).store();
+        });
+    });
+}
+
+/// The coordinates, from -1 to 1, of the pixels of an axis; 0 for one pixel.
+fn coordinates<A: Accum>(size: usize) -> impl Iterator<Item = A> + Clone {
+    let last = size.saturating_sub(1).max(1) as f64;
+    (0..size).map(move |i| A::of(if size == 1 { 0.0 } else { i as f64 * 2.0 / last - 1.0 }))
+}
+
+/// The grids (batch, 2, height, width) of affine transformations (batch, 2 x 3) of the places of the pixels of an image.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn affine_grid<T: Real>([height, width]: [usize; 2], matrices: &[T], grid: &mut [T]) {
+    assert_eq!(grid.len() / (2 * height * width).max(1), matrices.len() / 6, "grids of affine transformations");
+    parallel_rows(grid, width, CHUNK.div_ceil(width.max(1)), |i, grid| {
+        let matrix = &matrices[i / height * 3..][..3];
+        let [a, b, c] = [0, 1, 2].map(|k| T::Acc::of(matrix[k]));
+        let Some(y) = coordinates::<T::Acc>(height).nth(i % height) else { return };
+        let start = b * y + c;
+        grid.iter_mut().zip(coordinates::<T::Acc>(width)).for_each(|(to, x)| *to = (a * x + start).store());
+    });
+}
+
+/// The gradient of [`affine_grid`].
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn affine_grid_backward<T: Real>([height, width]: [usize; 2], grid_grad: &[T], matrix_grad: &mut [T]) {
+    let plane = height * width;
+    assert_eq!(grid_grad.len() * 3, matrix_grad.len() * plane, "grids of affine transformations");
+    parallel_rows(matrix_grad, 3, CHUNK.div_ceil(plane.max(1)), |i, to| {
+        let mut sums = [T::Acc::zero(); 3];
+        let lines = grid_grad[i * plane..(i + 1) * plane].chunks_exact(width);
+        for (line, y) in lines.zip(coordinates::<T::Acc>(height)) {
+            let (mut along, mut total) = (T::Acc::zero(), T::Acc::zero());
+            for (grad, x) in line.iter().zip(coordinates::<T::Acc>(width)) {
+                along += T::Acc::of(*grad) * x;
+                total += T::Acc::of(*grad);
+            }
+            sums[0] += along;
+            sums[1] += total * y;
+            sums[2] += total;
+        }
+        to.iter_mut().zip(sums).for_each(|(to, sum)| *to = sum.store());
+    });
+}
+
+/// Half the distance of the first and last pixel: the pixels in a unit of the coordinates; 1 for one pixel.
+fn half<A: Accum>(size: usize) -> A {
+    A::of(if size > 1 { (size - 1) as f64 / 2.0 } else { 1.0 })
+}
+
+/// The grids (batch, 2, height, width) of the places of the pixels after displacements in pixels.
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn warp_grid<T: Real>([height, width]: [usize; 2], flow: &[T], grid: &mut [T]) {
+    assert_eq!(flow.len(), grid.len(), "elements of a grid and its flow");
+    parallel_rows(grid, width, CHUNK.div_ceil(width.max(1)), |i, grid| {
+        let flow = flow[i * width..(i + 1) * width].iter().map(|d| T::Acc::of(*d));
+        if i / height % 2 == 0 {
+            let half = half::<T::Acc>(width);
+            let places = coordinates::<T::Acc>(width).zip(flow);
+            grid.iter_mut().zip(places).for_each(|(to, (x, d))| *to = (x + d / half).store());
+        } else if let Some(y) = coordinates::<T::Acc>(height).nth(i % height) {
+            let half = half::<T::Acc>(height);
+            grid.iter_mut().zip(flow).for_each(|(to, d)| *to = (y + d / half).store());
+        }
+    });
+}
+
+/// The gradient of [`warp_grid`].
+///
+/// # Panics
+/// When the lengths do not fit.
+pub fn warp_grid_backward<T: Real>([height, width]: [usize; 2], grid_grad: &[T], flow_grad: &mut [T]) {
+    assert_eq!(flow_grad.len(), grid_grad.len(), "elements of a grid and its flow");
+    let plane = height * width;
+    parallel_rows(flow_grad, plane, CHUNK.div_ceil(plane.max(1)), |i, to| {
+        let half = half::<T::Acc>(if i % 2 == 0 { width } else { height });
+        let from = &grid_grad[i * plane..(i + 1) * plane];
+        to.iter_mut().zip(from).for_each(|(to, grad)| *to = (T::Acc::of(*grad) / half).store());
+    });
+}

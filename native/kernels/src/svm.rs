@@ -1,0 +1,39 @@
+//! The gradient of the one-against-all margin losses of a linear classifier.
+
+use crate::float::{Accum, Real};
+use crate::par::parallel_rows;
+use num_traits::{One, Zero};
+
+/// A margin loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MarginLoss {
+    /// The margin.
+    pub margin: f64,
+    /// Factor of the gradient.
+    pub scale: f64,
+    /// Whether violations count linearly (L1-SVM) rather than squared (L2-SVM).
+    pub linear: bool,
+}
+
+/// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p`, where `s_k` is 1 for the label's class and -1 for the
+/// others and p is 1 or 2, for rows of `classes` scores.
+///
+/// # Panics
+/// When there is not one label for each row.
+pub fn margin_loss_gradient<T: Real>(loss: &MarginLoss, classes: usize, x: &[T], labels: &[T], grad: &mut [T]) {
+    assert_eq!([x.len(), grad.len()], [labels.len() * classes; 2], "scores of {} rows", labels.len());
+    let (margin, scale) = (T::Acc::of(loss.margin), T::Acc::of(loss.scale));
+    parallel_rows(grad, classes, (1usize << 14).div_ceil(classes.max(1)), |row, grad| {
+        let label = T::Acc::of(labels[row]).wide();
+        for (class, (grad, x)) in grad.iter_mut().zip(&x[row * classes..]).enumerate() {
+            let sign = if label.trunc() == class as f64 { T::Acc::one() } else { -T::Acc::one() };
+            let violation = margin - sign * T::Acc::of(*x);
+            let slope = match loss.linear {
+                _ if violation <= T::Acc::zero() => T::Acc::zero(),
+                true => T::Acc::one(),
+                false => violation + violation,
+            };
+            *grad = (-sign * slope * scale).store();
+        }
+    });
+}
