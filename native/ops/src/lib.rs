@@ -2,6 +2,7 @@
 //! by side; its `OPS` table is listed once, in [`registry`].
 
 pub mod broadcast;
+pub mod contrib;
 pub mod elemwise;
 pub mod index;
 pub mod init;
@@ -15,6 +16,7 @@ pub mod registry;
 pub mod rules;
 pub mod shape;
 pub mod sort;
+pub mod spatial;
 #[cfg(test)]
 #[allow(dead_code)] // Each family uses the part that it needs.
 mod testing;

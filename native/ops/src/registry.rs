@@ -10,6 +10,9 @@ use ferromx_core::op::OpDef;
 static FAMILIES: &[&[&OpDef]] = &[
     crate::broadcast::BINARY,
     crate::broadcast::EXPAND,
+    crate::contrib::ATTENTION,
+    crate::contrib::DEFORMABLE,
+    crate::contrib::ELEMENTWISE,
     crate::elemwise::UNARY,
     crate::elemwise::BINARY,
     crate::elemwise::SCALAR,
@@ -17,6 +20,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::elemwise::IDENTITY,
     crate::init::OPS,
     crate::linalg::DOT,
+    crate::linalg::KHATRI_RAO,
     crate::nn::OPS,
     crate::nn::SOFTMAX,
     crate::nn::REGRESSION,
@@ -48,6 +52,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::shape::PAD,
     crate::index::OPS,
     crate::sort::OPS,
+    crate::spatial::OPS,
 ];
 
 struct Registry {

@@ -4,6 +4,7 @@
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Compose, Entry, GradGraph, GradNode};
 use ferromx_core::shape::Shape;
+use ferromx_core::storage::Out;
 
 /// The gradient of an operator that only moves its input into another shape: the output gradient under the input's shape.
 pub const RESHAPE_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| -> Result<Vec<Option<Entry>>> {
@@ -29,4 +30,12 @@ pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     {
         dims[i] = total / known;
     }
+}
+
+/// The gradient of an input that has none, such as an index array or a label: zeros.
+pub fn no_gradient(out: &mut Out<'_>) -> Result<()> {
+    if out.wanted() {
+        out.bytes_mut()?.fill(0);
+    }
+    Ok(())
 }

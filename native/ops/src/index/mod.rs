@@ -13,8 +13,10 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{OpCtx, OpDef};
 use ferromx_core::params::Params;
-use ferromx_core::storage::{In, Out};
+use ferromx_core::storage::In;
 use ferromx_kernels::index::{self, BadIndex, Bounds};
+
+use crate::rules::no_gradient;
 
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[
@@ -57,14 +59,6 @@ fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
         }
         None => Ok(()),
     }
-}
-
-/// The gradient of an index array: zeros.
-fn no_gradient(out: &mut Out<'_>) -> Result<()> {
-    if out.wanted() {
-        out.bytes_mut()?.fill(0);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -6,14 +6,15 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::fusion::Role;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
-use ferromx_core::params::Params;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{OpParams, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
 use ferromx_kernels::float::{Accum, Real};
 use ferromx_kernels::norm::{
     BatchNormGrads, BatchNormParams, NormShape, batch_norm_backward, batch_norm_inference, batch_norm_training,
+    rectify, rectify_backward,
 };
 use ferromx_kernels::par::with_scratch;
 
@@ -41,8 +42,76 @@ params! {
     }
 }
 
+/// What the parameters of an operator of batch normalisation say.
+pub(super) struct Settings {
+    pub eps: f64,
+    pub momentum: f32,
+    pub fix_gamma: bool,
+    pub use_global_stats: bool,
+    pub output_mean_var: bool,
+    pub axis: i32,
+}
+
+/// The parameters of an operator of batch normalisation.
+pub(super) trait BatchNormLike: OpParams {
+    /// Whether negative results become 0.
+    const RECTIFIED: bool = false;
+    /// Whether the third output is the variance; otherwise it is the reciprocal of the standard deviation.
+    const VARIANCE: bool = false;
+
+    /// What they say.
+    fn settings(&self) -> Settings;
+
+    /// Whether the operator can work with them.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl BatchNormLike for BatchNormParam {
+    fn settings(&self) -> Settings {
+        Settings {
+            eps: self.eps,
+            momentum: self.momentum,
+            fix_gamma: self.fix_gamma,
+            use_global_stats: self.use_global_stats,
+            output_mean_var: self.output_mean_var,
+            axis: self.axis,
+        }
+    }
+}
+
+/// The inputs of an operator of batch normalisation.
+pub(super) const ARGS: &[ArgDef] = &[
+    arg("data", "The input, with the channels along `axis`, which is 1 unless it is a parameter."),
+    arg("gamma", "The factor of each channel; taken as 1 with fix_gamma."),
+    arg("beta", "The offset of each channel."),
+    arg("moving_mean", "The moving mean of each channel, which training changes."),
+    arg("moving_var", "The moving variance of each channel, which training changes."),
+];
+
+/// An operator of batch normalisation.
+pub(super) const fn batch_norm<P: BatchNormLike>(name: &'static str) -> OpDef {
+    let outputs = if P::RECTIFIED { Deps::Some(&[0, 1, 2]) } else { Deps::Some(&[1, 2]) };
+    OpDef::new(name)
+        .inputs(ARGS)
+        .params::<P>()
+        .mutates(&[3, 4])
+        .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
+        .outputs(|_| 3)
+        .visible(|p| if p.get::<P>().settings().output_mean_var { 3 } else { 1 })
+        .output_names_by(|_| vec!["output".into(), "mean".into(), "var".into()])
+        .shape(infer_shape::<P>)
+        .dtype(infer_dtype)
+        .forward(forward::<P>)
+        .grad(Grad::Kernel(
+            Backward::new(backward::<P>).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1])).outputs(outputs),
+            None,
+        ))
+}
+
 /// Batch normalisation.
-pub static BATCH_NORM: OpDef = OpDef::new("BatchNorm")
+pub static BATCH_NORM: OpDef = batch_norm::<BatchNormParam>("BatchNorm")
     .aliases(&["_npx_batch_norm"])
     .doc(
         "Normalises each channel: out = (data - mean) / sqrt(var + eps) * gamma + beta (Ioffe and Szegedy, 2015).\n\n\
@@ -50,34 +119,16 @@ pub static BATCH_NORM: OpDef = OpDef::new("BatchNorm")
          moving * momentum + new * (1 - momentum). Otherwise, and with use_global_stats, they are the moving ones. gamma, beta, \
          moving_mean and moving_var have one element for each channel, of type float32 for data of a 16-bit type.",
     )
-    .inputs(&[
-        arg("data", "The input, with the channels along `axis`."),
-        arg("gamma", "The factor of each channel; taken as 1 with fix_gamma."),
-        arg("beta", "The offset of each channel."),
-        arg("moving_mean", "The moving mean of each channel, which training changes."),
-        arg("moving_var", "The moving variance of each channel, which training changes."),
-    ])
-    .params::<BatchNormParam>()
-    .mutates(&[3, 4])
-    .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
-    .outputs(|_| 3)
-    .visible(|p| if p.get::<BatchNormParam>().output_mean_var { 3 } else { 1 })
-    .output_names_by(|_| vec!["output".into(), "mean".into(), "var".into()])
-    .shape(infer_shape)
-    .dtype(infer_dtype)
-    .forward(forward)
-    .grad(Grad::Kernel(
-        Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[0, 1])).outputs(Deps::Some(&[1, 2])),
-        None,
-    ))
-    .role(Role::Normalisation(|p, rank| channel_axis(p.get(), rank).ok()));
+    .role(Role::Normalisation(|p, rank| channel_axis(p.get::<BatchNormParam>().axis, rank).ok()));
 
-fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+fn infer_shape<P: BatchNormLike>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<P>();
+    p.check()?;
     io.expect_inputs(&["data", "gamma", "beta", "moving_mean", "moving_var"])?;
     let out = io.outs[0].clone();
     io.assign_in(0, &out)?;
     let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-    let axis = channel_axis(p.get(), rank)?;
+    let axis = channel_axis(p.settings().axis, rank)?;
     let channels = Shape::new(&[io.ins[0].dim(axis)]);
     (1..5).try_for_each(|i| io.assign_in(i, &channels))?;
     (1..3).try_for_each(|i| io.assign_out(i, &channels))?;
@@ -85,12 +136,11 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &data)
 }
 
-fn channel_axis(p: &BatchNormParam, rank: usize) -> Result<usize> {
-    let axis = if p.axis < 0 { i64::from(p.axis) + rank as i64 } else { i64::from(p.axis) };
+fn channel_axis(given: i32, rank: usize) -> Result<usize> {
+    let axis = if given < 0 { i64::from(given) + rank as i64 } else { i64::from(given) };
     ensure!(
         (0..rank as i64).contains(&axis),
-        "Channel axis out of range: {}; data of {rank} dimensions has the axes -{rank} to {}",
-        p.axis,
+        "Channel axis out of range: {given}; data of {rank} dimensions has the axes -{rank} to {}",
         rank as i64 - 1
     );
     Ok(axis as usize)
@@ -107,20 +157,20 @@ fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
 
 const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
 
-fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_typed::<T>(ctx, ins, outs), d => {
+fn forward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_typed::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }
 
-fn norm_shape(p: &BatchNormParam, data: &Shape) -> Result<NormShape> {
+fn norm_shape(p: &Settings, data: &Shape) -> Result<NormShape> {
     let dims = data.to_usize();
-    let axis = channel_axis(p, dims.len())?;
+    let axis = channel_axis(p.axis, dims.len())?;
     Ok(NormShape { outer: dims[..axis].iter().product(), axis: dims[axis], inner: dims[axis + 1..].iter().product() })
 }
 
-fn forward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let p = ctx.params::<BatchNormParam>();
+fn forward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = &ctx.params::<P>().settings();
     let [out, out_mean, out_var, moving_mean, moving_var] = outs else {
         return Err(Error::Internal("BatchNorm has three outputs and two states".into()));
     };
@@ -141,10 +191,15 @@ fn forward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
             var.copy_from_slice(moving_var);
             batch_norm_inference(shape, &norm, mean, var, x, y);
         }
+        if P::RECTIFIED {
+            rectify(y);
+        }
         if out_mean.wanted() {
             out_mean.slice_mut()?.copy_from_slice(mean);
         }
-        if out_var.wanted() {
+        if out_var.wanted() && P::VARIANCE {
+            out_var.slice_mut()?.copy_from_slice(var);
+        } else if out_var.wanted() {
             for (out, var) in out_var.slice_mut::<T::Acc>()?.iter_mut().zip(&*var) {
                 *out = T::Acc::from_f64((var.wide() + p.eps).sqrt().recip());
             }
@@ -178,17 +233,37 @@ fn blend<A: Accum>(moving: &mut [A], new: &[A], momentum: f32) {
     }
 }
 
-fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_typed::<T>(ctx, ins, outs), d => {
+/// Inputs: gradient of the output, data, gamma, the output if it is rectified, mean, the third output. Outputs: gradients of data,
+/// gamma, beta.
+fn backward<P: BatchNormLike>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16] => backward_typed::<P, T>(ctx, ins, outs), d => {
         Err(ctx.unsupported(d, TYPES))
     })
 }
 
-fn backward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let p = ctx.params::<BatchNormParam>();
-    let (y_grad, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-    let (gamma, mean, inverse) = (ins[2].slice::<T::Acc>()?, ins[3].slice::<T::Acc>()?, ins[4].slice::<T::Acc>()?);
-    let shape = norm_shape(p, ins[1].shape())?;
+fn backward_typed<P: BatchNormLike, T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let y_grad = ins[0].slice::<T>()?;
+    if !P::RECTIFIED {
+        return backward_from::<P, T>(ctx, y_grad, &ins[1..], outs);
+    }
+    with_scratch(y_grad.len(), |passed: &mut [T]| {
+        rectify_backward(ins[3].slice::<T>()?, y_grad, passed);
+        backward_from::<P, T>(ctx, passed, &ins[1..], outs)
+    })
+}
+
+/// The gradients from that of what the rectifier, if there is one, was given.
+fn backward_from<P: BatchNormLike, T: Real>(
+    ctx: &OpCtx<'_>,
+    y_grad: &[T],
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
+    let p = &ctx.params::<P>().settings();
+    let (x, gamma) = (ins[0].slice::<T>()?, ins[1].slice::<T::Acc>()?);
+    let [.., mean, spread] = ins else { return Err(Error::Internal("BatchNorm reads its statistics".into())) };
+    let (mean, spread) = (mean.slice::<T::Acc>()?, spread.slice::<T::Acc>()?);
+    let shape = norm_shape(p, ins[0].shape())?;
     let channels = shape.axis;
     let unwanted = if outs[0].wanted() { 0 } else { x.len() };
     with_scratch(unwanted, |dropped: &mut [T]| {
@@ -196,8 +271,8 @@ fn backward_typed<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]
             let (var, rest) = scratch.split_at_mut(channels);
             let (beta, rest) = rest.split_at_mut(channels);
             let (gamma_grad, beta_grad) = rest.split_at_mut(channels);
-            for (var, inverse) in var.iter_mut().zip(inverse) {
-                *var = T::Acc::from_f64(inverse.wide().powi(-2) - p.eps);
+            for (var, spread) in var.iter_mut().zip(spread) {
+                *var = if P::VARIANCE { *spread } else { T::Acc::from_f64(spread.wide().powi(-2) - p.eps) };
             }
             let norm = BatchNormParams { gamma: (!p.fix_gamma).then_some(gamma), beta: &*beta, eps: p.eps };
             let grads = BatchNormGrads {

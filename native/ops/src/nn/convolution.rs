@@ -17,7 +17,7 @@ use ferromx_kernels::conv::{
 use ferromx_kernels::float::Real;
 
 use super::fused::{Finish, with_finish};
-use super::spatial::{sizes, triple};
+use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
 use crate::linalg::product::Version;
 
 param_enum! {
@@ -139,7 +139,11 @@ impl ConvolutionParam {
 }
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let p = p.get::<ConvolutionParam>();
+    infer_with(p.get(), io)
+}
+
+/// Infers shapes for parameters that may come from another operator.
+pub(super) fn infer_with(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
     if !p.channels_last() {
         return infer_channels_first(p, io);
     }
@@ -150,24 +154,6 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         *to = channels_to_back(from);
     }
     Ok(())
-}
-
-/// The shape with its last axis as axis 1; a vector stays as it is.
-fn channels_to_front(shape: &Shape) -> Shape {
-    let mut shape = shape.clone();
-    if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
-        dims[1..].rotate_right(1);
-    }
-    shape
-}
-
-/// Undoes [`channels_to_front`].
-fn channels_to_back(shape: &Shape) -> Shape {
-    let mut shape = shape.clone();
-    if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
-        dims[1..].rotate_left(1);
-    }
-    shape
 }
 
 fn infer_channels_first(p: &ConvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -237,12 +223,16 @@ impl<T: Real> Default for Packed<T> {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
+    forward_with(ctx, ctx.params(), ins, outs)
+}
+
+/// The kernel for parameters that may come from another operator.
+pub(super) fn forward_with(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, p, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let p = ctx.params::<ConvolutionParam>();
+fn forward_as<T: Real>(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let bias = if p.no_bias { None } else { Some(ins[2].slice::<T>()?) };
     convolve(ctx, p, ins, &ConvEpilogue { bias, ..ConvEpilogue::default() }, &mut outs[0])
 }
@@ -286,12 +276,16 @@ fn convolve<T: Real>(
 
 /// Inputs: gradient of the output, data, weight. Outputs: gradients of data, weight, bias.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx, ins, outs),
+    backward_with(ctx, ctx.params(), ins, outs)
+}
+
+/// The gradient for parameters that may come from another operator.
+pub(super) fn backward_with(ctx: &OpCtx<'_>, p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(p, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let p = ctx.params::<ConvolutionParam>();
+fn backward_as<T: Real>(p: &ConvolutionParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = p.computed(ins[1].shape())?;
     let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
     if outs[0].wanted() {
@@ -301,7 +295,7 @@ fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
         conv_backward_weights(&shape, x, dy, outs[1].slice_mut::<T>()?);
     }
     if !p.no_bias && outs[2].wanted() {
-        conv_backward_bias(&shape, dy, outs[2].slice_mut::<T>()?);
+        conv_backward_bias(shape.batch, dy, outs[2].slice_mut::<T>()?);
     }
     Ok(())
 }

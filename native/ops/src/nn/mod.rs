@@ -2,16 +2,26 @@
 
 mod activation;
 mod batch_norm;
+mod batch_norm_variants;
+mod columns;
 mod convolution;
+mod ctc_loss;
+mod deconvolution;
 mod dropout;
 mod fully_connected;
 mod fused;
 mod leaky_relu;
+mod legacy;
+mod local_norm;
 mod pooling;
 mod regression;
+mod row_norm;
+mod sequence;
 mod softmax;
 mod softmax_output;
-mod spatial;
+mod sparse_reg;
+pub(crate) mod spatial;
+mod svm_output;
 
 use ferromx_core::op::OpDef;
 
@@ -19,12 +29,31 @@ use ferromx_core::op::OpDef;
 pub static OPS: &[&OpDef] = &[
     &activation::ACTIVATION,
     &batch_norm::BATCH_NORM,
+    &batch_norm_variants::BATCH_NORM_V1,
+    &batch_norm_variants::BATCH_NORM_WITH_RELU,
+    &batch_norm_variants::SYNC_BATCH_NORM,
+    &columns::COL2IM,
+    &columns::IM2COL,
     &convolution::CONVOLUTION,
+    &ctc_loss::CTC_LOSS,
+    &deconvolution::DECONVOLUTION,
     &dropout::DROPOUT,
     &fully_connected::FULLY_CONNECTED,
     &leaky_relu::LEAKY_RELU,
+    &legacy::CONVOLUTION_V1,
+    &legacy::POOLING_V1,
+    &local_norm::L2_NORMALIZATION,
+    &local_norm::LRN,
     &pooling::POOLING,
+    &row_norm::GROUP_NORM,
+    &row_norm::INSTANCE_NORM,
+    &row_norm::LAYER_NORM,
+    &sequence::SEQUENCE_LAST,
+    &sequence::SEQUENCE_MASK,
+    &sequence::SEQUENCE_REVERSE,
     &softmax_output::SOFTMAX_OUTPUT,
+    &sparse_reg::IDENTITY_ATTACH_KL_SPARSE_REG,
+    &svm_output::SVM_OUTPUT,
 ];
 
 /// Softmax and its relatives.

@@ -97,7 +97,7 @@ impl PoolingParam {
         Ok(n)
     }
 
-    fn kind(&self) -> Result<PoolKind> {
+    pub(super) fn kind(&self) -> Result<PoolKind> {
         Ok(match self.pool_type {
             PoolType::Max => PoolKind::Max,
             PoolType::Avg => PoolKind::Average { count_include_pad: self.count_include_pad.unwrap_or(true) },
@@ -120,7 +120,7 @@ impl PoolingParam {
         }
     }
 
-    fn shape(&self, data: &Shape) -> Result<PoolShape> {
+    pub(super) fn shape(&self, data: &Shape) -> Result<PoolShape> {
         let dims = data.dims();
         let n = self.spatial(dims.len())?;
         let (batch, rest) = (dims[0].max(0) as usize, &dims[1..]);
@@ -151,7 +151,11 @@ impl PoolingParam {
 }
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let p = p.get::<PoolingParam>();
+    infer_with(p.get(), io)
+}
+
+/// Infers shapes for parameters that may come from another operator.
+pub(super) fn infer_with(p: &PoolingParam, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(ndim) = io.ins[0].ndim() else { return Ok(()) };
     p.kind()?;
     let n = p.spatial(ndim)?;

@@ -33,3 +33,21 @@ pub fn sizes(dims: &[i64]) -> [usize; 3] {
     }
     out
 }
+
+/// The shape with its last axis as axis 1; a vector stays as it is.
+pub fn channels_to_front(shape: &Shape) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
+        dims[1..].rotate_right(1);
+    }
+    shape
+}
+
+/// Undoes [`channels_to_front`].
+pub fn channels_to_back(shape: &Shape) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(dims) = shape.dims_mut().filter(|d| d.len() > 2) {
+        dims[1..].rotate_left(1);
+    }
+    shape
+}

@@ -2,6 +2,7 @@
 
 mod arg;
 pub(crate) mod axes;
+mod moments;
 mod norm;
 pub(crate) mod sums;
 
@@ -9,7 +10,7 @@ use ferromx_core::op::OpDef;
 
 /// Sums, products, extremes.
 pub static SUMS: &[&OpDef] = sums::OPS;
-/// Norms.
-pub static NORMS: &[&OpDef] = &[&norm::NORM];
+/// Norms and moments.
+pub static NORMS: &[&OpDef] = &[&norm::NORM, &moments::MOMENTS];
 /// Positions of extremes.
 pub static ARG: &[&OpDef] = arg::OPS;

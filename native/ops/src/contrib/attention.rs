@@ -1,0 +1,236 @@
+//! Multi-head attention on interleaved projections: `_contrib_interleaved_matmul_*`.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::attention::{
+    Interleaved, Part, attention_scores, attention_scores_backward, attention_values, attention_values_backward,
+};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SELFATT_QK, &SELFATT_VALATT, &ENCDEC_QK, &ENCDEC_VALATT];
+
+params! {
+    /// Parameters of the interleaved products.
+    pub struct HeadsParam {
+        /// Number of heads.
+        heads: i32 = required, where 1..=i32::MAX;
+    }
+}
+
+const TYPES: &[DType] = &[DType::F32, DType::F64];
+
+const SELF_PROJECTIONS: ArgDef = arg(
+    "queries_keys_values",
+    "The projections, of shape (length, batch, heads * 3 * dim): for each head a query, a key and a value.",
+);
+const KEYS_VALUES: ArgDef = arg(
+    "keys_values",
+    "The projections, of shape (key_length, batch, heads * 2 * dim): for each head a key and a value.",
+);
+
+/// Scores of self-attention.
+pub static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_qk")
+    .doc(
+        "The scores of multi-head self-attention, before softmax: out[n * heads + h, i, j] = query_i . key_j / sqrt(dim) for \
+         example n and head h (Vaswani et al., \"Attention is all you need\", 2017). The output has shape (batch * heads, length, \
+         length).",
+    )
+    .inputs(&[SELF_PROJECTIONS])
+    .params::<HeadsParam>()
+    .shape(|p, io| {
+        let data = projections(p, "queries_keys_values", &io.ins[0], 3)?;
+        io.assign_out(0, &Shape::new(&[data.groups, data.length, data.length]))
+    })
+    .forward(|ctx, ins, outs| scores(ctx, [&ins[0], &ins[0]], [(3, 0), (3, 1)], &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            scores_backward(ctx, &ins[0], [&ins[1], &ins[1]], [(3, 0), (3, 1)], [outs.get_mut(0), None])
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+/// Values of self-attention.
+pub static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_valatt")
+    .doc(
+        "The weighted values of multi-head self-attention: out[i, n, h * dim..] = sum over j of \
+         attention[n * heads + h, i, j] * value_j. The output has shape (length, batch, heads * dim).",
+    )
+    .inputs(&[SELF_PROJECTIONS, arg("attention", "The weights, of shape (batch * heads, length, length).")])
+    .params::<HeadsParam>()
+    .shape(|p, io| {
+        let data = projections(p, "queries_keys_values", &io.ins[0], 3)?;
+        io.assign_in(1, &Shape::new(&[data.groups, data.length, data.length]))?;
+        io.assign_out(0, &Shape::new(&[data.length, data.batch, data.width]))
+    })
+    .forward(|ctx, ins, outs| values(ctx, ins, (3, 2), &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| values_backward(ctx, ins, (3, 2), outs)).inputs(Deps::All),
+        None,
+    ));
+
+/// Scores of attention to another sequence.
+pub static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk")
+    .doc(
+        "The scores of multi-head attention to another sequence, before softmax: out[n * heads + h, i, j] = \
+         query_i . key_j / sqrt(dim) for example n and head h (Vaswani et al., 2017). The output has shape (batch * heads, \
+         query_length, key_length).",
+    )
+    .inputs(&[arg("queries", "The queries, of shape (query_length, batch, heads * dim)."), KEYS_VALUES])
+    .params::<HeadsParam>()
+    .shape(|p, io| {
+        let queries = projections(p, "queries", &io.ins[0], 1)?;
+        let keys = projections(p, "keys_values", &io.ins[1], 2)?;
+        io.assign_in(0, &Shape::new(&[-1, keys.batch, keys.width]))?;
+        let known = if queries.width < 0 { -1 } else { 2 * queries.width };
+        io.assign_in(1, &Shape::new(&[-1, queries.batch, known]))?;
+        io.assign_out(0, &Shape::new(&[queries.groups.max(keys.groups), queries.length, keys.length]))
+    })
+    .forward(|ctx, ins, outs| scores(ctx, [&ins[0], &ins[1]], [(1, 0), (2, 0)], &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let [queries, keys] = outs else { return Err(Error::Internal("attention has two inputs".into())) };
+            scores_backward(ctx, &ins[0], [&ins[1], &ins[2]], [(1, 0), (2, 0)], [Some(queries), Some(keys)])
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+/// Values of attention to another sequence.
+pub static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_valatt")
+    .doc(
+        "The weighted values of multi-head attention to another sequence: out[i, n, h * dim..] = sum over j of \
+         attention[n * heads + h, i, j] * value_j. The output has shape (query_length, batch, heads * dim).",
+    )
+    .inputs(&[KEYS_VALUES, arg("attention", "The weights, of shape (batch * heads, query_length, key_length).")])
+    .params::<HeadsParam>()
+    .shape(|p, io| {
+        let data = projections(p, "keys_values", &io.ins[0], 2)?;
+        io.assign_in(1, &Shape::new(&[data.groups, -1, data.length]))?;
+        io.assign_out(0, &Shape::new(&[io.ins[1].dim(1), data.batch, data.width]))
+    })
+    .forward(|ctx, ins, outs| values(ctx, ins, (2, 1), &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| values_backward(ctx, ins, (2, 1), outs)).inputs(Deps::All),
+        None,
+    ));
+
+/// What the shape of projections says; -1 is unknown.
+struct Sizes {
+    length: i64,
+    batch: i64,
+    /// Batch times heads.
+    groups: i64,
+    /// Heads times elements of a vector.
+    width: i64,
+}
+
+fn projections(p: &Params, what: &str, shape: &Shape, parts: i64) -> Result<Sizes> {
+    let heads = i64::from(p.get::<HeadsParam>().heads);
+    ensure!(
+        shape.ndim().is_none_or(|n| n == 3),
+        "{what} should be 3D, (length, batch, heads * {parts} * dim), but it is {shape}"
+    );
+    let (length, batch, all) = (shape.dim(0), shape.dim(1), shape.dim(2));
+    ensure!(
+        all < 0 || all % (heads * parts) == 0,
+        "{what} {shape} has {all} features, no multiple of {heads} heads of {parts} vectors"
+    );
+    let groups = if batch < 0 { -1 } else { batch * heads };
+    Ok(Sizes { length, batch, groups, width: if all < 0 { -1 } else { all / parts } })
+}
+
+/// Projections as (number of parts, which of them).
+fn part<'a, T: ferromx_core::dtype::Element>(
+    ctx: &OpCtx<'_>,
+    x: &In<'a>,
+    (parts, part): (usize, usize),
+) -> Result<Part<'a, T>> {
+    let (dims, heads) = (x.shape().to_usize(), ctx.params::<HeadsParam>().heads as usize);
+    let shape = Interleaved { length: dims[0], groups: dims[1] * heads, parts, dim: dims[2] / (heads * parts) };
+    Ok(Part { shape, data: x.slice::<T>()?, part })
+}
+
+fn scores(ctx: &OpCtx<'_>, ins: [&In<'_>; 2], parts: [(usize, usize); 2], out: &mut Out<'_>) -> Result<()> {
+    dispatch!(out.dtype(), T in [f32, f64] => {
+        let (queries, keys) = (part::<T>(ctx, ins[0], parts[0])?, part::<T>(ctx, ins[1], parts[1])?);
+        attention_scores((queries.shape.dim as T).sqrt().recip(), queries, keys, out.slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+/// The gradients of the arrays of the queries and of the keys; without the second they are one array.
+fn scores_backward(
+    ctx: &OpCtx<'_>,
+    head: &In<'_>,
+    ins: [&In<'_>; 2],
+    parts: [(usize, usize); 2],
+    [of_queries, of_keys]: [Option<&mut Out<'_>>; 2],
+) -> Result<()> {
+    let one_array = of_keys.is_none();
+    dispatch!(head.dtype(), T in [f32, f64] => {
+        let (queries, keys) = (part::<T>(ctx, ins[0], parts[0])?, part::<T>(ctx, ins[1], parts[1])?);
+        let factor = (queries.shape.dim as T).sqrt().recip();
+        let of_queries = of_queries.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
+        let of_keys = of_keys.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
+        attention_scores_backward(factor, queries, keys, head.slice::<T>()?, of_queries, of_keys, one_array);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn values(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), out: &mut Out<'_>) -> Result<()> {
+    let places = out.shape().to_usize()[0];
+    dispatch!(out.dtype(), T in [f32, f64] => {
+        attention_values(ins[1].slice::<T>()?, part::<T>(ctx, &ins[0], of)?, places, out.slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+/// Inputs: gradient of the output, projections, attention. Outputs: gradients of projections and attention.
+fn values_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), outs: &mut [Out<'_>]) -> Result<()> {
+    let places = ins[0].shape().to_usize()[0];
+    let [projections, attention] = outs else { return Err(Error::Internal("attention has two inputs".into())) };
+    dispatch!(ins[0].dtype(), T in [f32, f64] => {
+        let values = part::<T>(ctx, &ins[1], of)?;
+        let value_grad = projections.wanted().then(|| projections.slice_mut::<T>()).transpose()?;
+        let attention_grad = attention.wanted().then(|| attention.slice_mut::<T>()).transpose()?;
+        let (head, weights) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
+        attention_values_backward(weights, values, places, head, value_grad, attention_grad);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+    use ferromx_core::ndarray::NDArray;
+
+    fn numbers(dims: &[i64]) -> NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let heads = [("heads", "2")];
+        Case::new(&SELFATT_QK, &heads).check_gradient(&[numbers(&[3, 2, 12])]);
+        Case::new(&SELFATT_VALATT, &heads).check_gradient(&[numbers(&[3, 2, 12]), numbers(&[4, 3, 3])]);
+        Case::new(&ENCDEC_QK, &heads).check_gradient(&[numbers(&[2, 2, 4]), numbers(&[3, 2, 8])]);
+        Case::new(&ENCDEC_VALATT, &heads).check_gradient(&[numbers(&[3, 2, 8]), numbers(&[4, 2, 3])]);
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let heads = [("heads", "2")];
+        assert!(Case::new(&SELFATT_QK, &heads).shapes(&[[3, 2, 10].into()]).is_err());
+        assert!(Case::new(&ENCDEC_QK, &heads).shapes(&[[3, 2, 4].into(), [3, 2, 4].into()]).is_err());
+        assert!(Case::new(&ENCDEC_QK, &heads).shapes(&[[3, 2, 4].into(), [3, 1, 8].into()]).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! Elementwise operators of the `contrib` namespace.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpDef, arg};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::{LaneFn, map};
+
+use crate::elemwise::family::{Graph, NUMERIC, formula, src, unary_kernel, with_scalar};
+use crate::elemwise::formulas::{Div, Mul};
+use crate::elemwise::identity;
+use crate::elemwise::scalar::ScalarParam;
+use crate::rules::PASS_BACK;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] =
+    &[&DIV_SQRT_DIM, &QUADRATIC, &GRADIENT_MULTIPLIER, &BACKWARD_GRADIENT_MULTIPLIER, &ROUND_STE, &SIGN_STE];
+
+/// Division by the root of the length.
+pub static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
+    .doc("Divides by the square root of the length of the last axis: data / sqrt(d), as scaled dot-product attention does.")
+    .inputs(&[arg("data", "The array, with one axis or more.")])
+    .forward(|ctx, ins, outs| {
+        let dims = ins[0].shape().dims();
+        ensure!(!dims.is_empty(), "_contrib_div_sqrt_dim takes the length of the last axis, but the data is a scalar");
+        with_scalar::<Div>(ctx, &ins[0], (dims[dims.len() - 1] as f64).sqrt(), &mut outs[0])
+    })
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_div_sqrt_dim", &[n.ograds[0]], &[])?)])))
+    .inplace(&[(0, 0)]);
+
+params! {
+    /// Parameters of `_contrib_quadratic`.
+    pub struct QuadraticParam {
+        /// The factor of the square.
+        a: f32 = 0.0;
+        /// The factor of the data.
+        b: f32 = 0.0;
+        /// The constant.
+        c: f32 = 0.0;
+    }
+}
+
+/// A quadratic function.
+pub static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
+    .doc("A quadratic function of each element: a * data^2 + b * data + c.")
+    .inputs(&[arg("data", "The array.")])
+    .params::<QuadraticParam>()
+    .forward(|ctx, ins, outs| {
+        let (p, x, out) = (ctx.params::<QuadraticParam>(), &ins[0], &mut outs[0]);
+        dispatch!(out.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64] => {
+            map(src::<T>(x)?, out.slice_mut::<T>()?, Quadratic::<f32> { a: p.a, b: p.b, c: p.c });
+        }, other => {
+            if other != DType::F64 {
+                return Err(ctx.unsupported(other, NUMERIC));
+            }
+            let f = Quadratic::<f64> { a: p.a.into(), b: p.b.into(), c: p.c.into() };
+            map(src::<f64>(x)?, out.slice_mut::<f64>()?, f);
+        });
+        Ok(())
+    })
+    .grad(Grad::Compose(|graph, n| {
+        let p = n.params.get::<QuadraticParam>();
+        let mut g = Graph(graph);
+        let slope = g.affine(n.inputs[0], 2.0 * f64::from(p.a), f64::from(p.b))?;
+        Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
+    }))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+/// `a x^2 + b x + c`; integers compute in single precision.
+#[derive(Clone, Copy)]
+struct Quadratic<C> {
+    a: C,
+    b: C,
+    c: C,
+}
+
+macro_rules! quadratic {
+    ($($lane:ident)*) => {$(
+        impl LaneFn<($lane,), $lane> for Quadratic<$lane> {
+            #[inline(always)]
+            fn call(self, (x,): ($lane,)) -> $lane {
+                (self.a * x + self.b) * x + self.c
+            }
+        }
+    )*};
+}
+quadratic!(f32 f64);
+
+/// A factor for the gradient alone.
+pub static GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_gradientmultiplier")
+    .doc(
+        "Copies the data, and multiplies the gradient by `scalar` on its way back: a negative number reverses it (Ganin and \
+         Lempitsky, \"Unsupervised domain adaptation by backpropagation\", 2015).",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .params::<ScalarParam>()
+    .forward(identity::copy)
+    .grad(Grad::Compose(|graph, n| {
+        let scalar = n.params.get::<ScalarParam>().scalar;
+        Ok(vec![Some(Graph(graph).with("_contrib_backward_gradientmultiplier", n.ograds[0], scalar)?)])
+    }))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+/// The gradient of the former.
+pub static BACKWARD_GRADIENT_MULTIPLIER: OpDef = OpDef::new("_contrib_backward_gradientmultiplier")
+    .doc("The gradient of `_contrib_gradientmultiplier`: data * scalar, of the type of the data.")
+    .inputs(&[arg("data", "The gradient of the output.")])
+    .params::<ScalarParam>()
+    .forward(|ctx, ins, outs| with_scalar::<Mul>(ctx, &ins[0], ctx.params::<ScalarParam>().scalar, &mut outs[0]))
+    .grad(Grad::Compose(|graph, n| {
+        let scalar = n.params.get::<ScalarParam>().scalar;
+        Ok(vec![Some(Graph(graph).with("_contrib_backward_gradientmultiplier", n.ograds[0], scalar)?)])
+    }))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+formula!(Unary Round = |x| x.round(), int |x| x);
+formula!(Unary Sign = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }, int |x| x.signum());
+
+/// Rounding that lets gradients pass.
+pub static ROUND_STE: OpDef = OpDef::new("_contrib_round_ste")
+    .aliases(&["_sparse__contrib_round_ste"])
+    .doc(
+        "The nearest integer, halves away from zero. The gradient passes unchanged: a straight-through estimator (Bengio, Leonard \
+         and Courville, \"Estimating or propagating gradients through stochastic neurons\", 2013).",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .forward(unary_kernel::<Round>)
+    .grad(Grad::Compose(PASS_BACK))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+/// The sign that lets gradients pass.
+pub static SIGN_STE: OpDef = OpDef::new("_contrib_sign_ste")
+    .aliases(&["_sparse__contrib_sign_ste"])
+    .doc(
+        "The sign: -1, 0 or 1. The gradient passes unchanged: a straight-through estimator (Bengio, Leonard and Courville, 2013).",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .forward(unary_kernel::<Sign>)
+    .grad(Grad::Compose(PASS_BACK))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&[-1.5, 0.25, 2.0, 3.0], &[2, 2]);
+        Case::new(&DIV_SQRT_DIM, &[]).check_gradient(&[x()]);
+        Case::new(&QUADRATIC, &[("a", "0.5"), ("b", "-1"), ("c", "3")]).check_gradient(&[x()]);
+    }
+
+    #[test]
+    fn gradients_that_are_no_derivatives() {
+        let x = || array(&[-1.5, 0.0, 2.25, 3.0], &[4]);
+        let back = |def, attrs: &[(&str, &str)]| {
+            Case::new(def, attrs).backward(&[x()], &[x()]).unwrap()[0].to_vec::<f64>().unwrap()
+        };
+        assert_eq!(back(&ROUND_STE, &[]), [-1.5, 0.0, 2.25, 3.0]);
+        assert_eq!(back(&SIGN_STE, &[]), [-1.5, 0.0, 2.25, 3.0]);
+        close(
+            &back(&GRADIENT_MULTIPLIER, &[("scalar", "-0.5"), ("is_int", "False")]),
+            &[0.75, 0.0, -1.125, -1.5],
+            1e-12,
+        );
+        assert_eq!(Case::new(&ROUND_STE, &[]).run1(&[x()]).unwrap().to_vec::<f64>().unwrap(), [-2.0, 0.0, 2.0, 3.0]);
+    }
+}

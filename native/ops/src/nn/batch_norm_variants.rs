@@ -1,0 +1,177 @@
+//! Relatives of `BatchNorm`: the first version, with a rectifier, over several devices.
+
+use ferromx_core::error::Result;
+use ferromx_core::op::OpDef;
+use ferromx_core::{ensure, params};
+
+use super::batch_norm::{BatchNormLike, Settings, batch_norm};
+
+params! {
+    /// Parameters of `BatchNorm_v1`.
+    pub struct BatchNormV1Param {
+        /// Added to the variance, so that nothing is divided by 0.
+        eps: f32 = 1e-3;
+        /// The part of the moving mean and variance that a training step keeps.
+        momentum: f32 = 0.9;
+        /// Whether gamma counts as 1 and has no gradient.
+        fix_gamma: bool = true;
+        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        use_global_stats: bool = false;
+        /// Whether the mean and the variance are outputs too.
+        output_mean_var: bool = false;
+    }
+}
+
+impl BatchNormLike for BatchNormV1Param {
+    const VARIANCE: bool = true;
+
+    fn settings(&self) -> Settings {
+        Settings {
+            eps: self.eps.into(),
+            momentum: self.momentum,
+            fix_gamma: self.fix_gamma,
+            use_global_stats: self.use_global_stats,
+            output_mean_var: self.output_mean_var,
+            axis: 1,
+        }
+    }
+}
+
+/// The first version.
+pub static BATCH_NORM_V1: OpDef = batch_norm::<BatchNormV1Param>("BatchNorm_v1").listed(3).doc(
+    "The first version of `BatchNorm`, for networks that were saved with it: out = (data - mean) / sqrt(var + eps) * gamma + beta, \
+     with the channels along axis 1 (Ioffe and Szegedy, 2015). Its third output is the variance. It has the auxiliary states \
+     moving_mean and moving_var.",
+);
+
+params! {
+    /// Parameters of `_contrib_BatchNormWithReLU`.
+    pub struct BatchNormWithReluParam {
+        /// Added to the variance, so that nothing is divided by 0.
+        eps: f64 = (f64::from(1e-3f32));
+        /// The part of the moving mean and variance that a training step keeps.
+        momentum: f32 = 0.9;
+        /// Whether gamma counts as 1 and has no gradient.
+        fix_gamma: bool = true;
+        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        use_global_stats: bool = false;
+        /// Whether the mean and the reciprocal of the standard deviation are outputs too.
+        output_mean_var: bool = false;
+        /// The axis of the channels.
+        axis: i32 = 1;
+        /// Accepted for the sake of scripts; there is no cuDNN here to switch off.
+        cudnn_off: bool = false;
+        /// Accepted for the sake of saved models; quantization uses it.
+        min_calib_range: Option<f32> = None;
+        /// Accepted for the sake of saved models; quantization uses it.
+        max_calib_range: Option<f32> = None;
+    }
+}
+
+impl BatchNormLike for BatchNormWithReluParam {
+    const RECTIFIED: bool = true;
+
+    fn settings(&self) -> Settings {
+        Settings {
+            eps: self.eps,
+            momentum: self.momentum,
+            fix_gamma: self.fix_gamma,
+            use_global_stats: self.use_global_stats,
+            output_mean_var: self.output_mean_var,
+            axis: self.axis,
+        }
+    }
+}
+
+/// With a rectifier.
+pub static BATCH_NORM_WITH_RELU: OpDef = batch_norm::<BatchNormWithReluParam>("_contrib_BatchNormWithReLU").doc(
+    "`BatchNorm` followed by a rectifier: out = max(0, (data - mean) / sqrt(var + eps) * gamma + beta). Statistics and their \
+     updates are those of `BatchNorm`.",
+);
+
+params! {
+    /// Parameters of `_contrib_SyncBatchNorm`.
+    pub struct SyncBatchNormParam {
+        /// Added to the variance, so that nothing is divided by 0.
+        eps: f32 = 1e-3;
+        /// The part of the moving mean and variance that a training step keeps.
+        momentum: f32 = 0.9;
+        /// Whether gamma counts as 1 and has no gradient.
+        fix_gamma: bool = true;
+        /// Whether training, too, normalises with the moving mean and variance, and leaves them alone.
+        use_global_stats: bool = false;
+        /// Whether the mean and the variance are outputs too.
+        output_mean_var: bool = false;
+        /// Number of devices that share their statistics; one here.
+        ndev: i32 = 1;
+        /// Name under which devices share their statistics.
+        key: String = required;
+    }
+}
+
+impl BatchNormLike for SyncBatchNormParam {
+    const VARIANCE: bool = true;
+
+    fn settings(&self) -> Settings {
+        Settings {
+            eps: self.eps.into(),
+            momentum: self.momentum,
+            fix_gamma: self.fix_gamma,
+            use_global_stats: self.use_global_stats,
+            output_mean_var: self.output_mean_var,
+            axis: 1,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(
+            self.ndev == 1,
+            "_contrib_SyncBatchNorm '{}' is to share statistics among {} devices, but devices run one after another here: use \
+             ndev=1 and a larger batch on one device",
+            self.key,
+            self.ndev
+        );
+        Ok(())
+    }
+}
+
+/// Over several devices.
+pub static SYNC_BATCH_NORM: OpDef = batch_norm::<SyncBatchNormParam>("_contrib_SyncBatchNorm").doc(
+    "Batch normalisation whose statistics several devices share (Zhang et al., \"Context encoding for semantic segmentation\", \
+     2018): out = (data - mean) / sqrt(var + eps) * gamma + beta, with the channels along axis 1. Its third output is the \
+     variance. There is one device here, so that it equals `BatchNorm`.",
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn operands() -> Vec<ferromx_core::ndarray::NDArray> {
+        let x: Vec<f64> = (0..12).map(|i| f64::from(i * 7 % 11) / 4.0 - 1.0).collect();
+        let channels = |a: f64, b: f64| array(&[a, b], &[2]);
+        vec![array(&x, &[3, 2, 2]), channels(1.5, 0.5), channels(0.1, -0.2), channels(0.3, 0.6), channels(1.2, 0.8)]
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let attrs = |more: &[(&'static str, &'static str)]| [&[("fix_gamma", "False")], more].concat();
+        for (def, more) in [
+            (&BATCH_NORM_V1, &[][..]),
+            (&BATCH_NORM_WITH_RELU, &[]),
+            (&BATCH_NORM_WITH_RELU, &[("axis", "-1")]),
+            (&SYNC_BATCH_NORM, &[("key", "a")]),
+        ] {
+            Case::new(def, &attrs(more)).train().check_gradient(&operands());
+            Case::new(def, &attrs(more)).check_gradient(&operands());
+        }
+    }
+
+    #[test]
+    fn outputs_are_rectified_and_devices_are_one() {
+        let y = Case::new(&BATCH_NORM_WITH_RELU, &[]).run1(&operands()).unwrap().to_vec::<f64>().unwrap();
+        assert!(y.iter().all(|y| *y >= 0.0) && y.iter().any(|y| *y == 0.0) && y.iter().any(|y| *y > 0.0));
+        let two = Case::new(&SYNC_BATCH_NORM, &[("key", "a"), ("ndev", "2")]);
+        assert!(two.run(&operands()).unwrap_err().to_string().contains("ndev=1"));
+    }
+}

@@ -1,0 +1,224 @@
+//! `im2col` and `col2im`: the windows of a convolution as a matrix, and back.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::conv::{ConvShape, col2im, im2col};
+
+use super::spatial::{sizes, triple};
+
+params! {
+    /// Parameters of `im2col`.
+    pub struct Im2colParam {
+        /// Size of the window: (width,), (height, width) or (depth, height, width).
+        kernel: Shape = required;
+        /// Distance between neighbouring windows; 1 by default.
+        stride: Shape = (Shape::new(&[]));
+        /// Distance between neighbouring taps of the window; 1 by default.
+        dilate: Shape = (Shape::new(&[]));
+        /// Zeros added at both ends of each dimension; none by default.
+        pad: Shape = (Shape::new(&[]));
+    }
+}
+
+params! {
+    /// Parameters of `col2im`.
+    pub struct Col2imParam {
+        /// Spatial size of the images.
+        output_size: Shape = required;
+        /// Size of the window: (width,), (height, width) or (depth, height, width).
+        kernel: Shape = required;
+        /// Distance between neighbouring windows; 1 by default.
+        stride: Shape = (Shape::new(&[]));
+        /// Distance between neighbouring taps of the window; 1 by default.
+        dilate: Shape = (Shape::new(&[]));
+        /// Zeros added at both ends of each dimension; none by default.
+        pad: Shape = (Shape::new(&[]));
+    }
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// Windows as columns.
+pub static IM2COL: OpDef = OpDef::new("im2col")
+    .doc(
+        "Writes the windows of a convolution as columns of a matrix: out[n, c * taps + t, p] is the element that tap t of the \
+         window of output pixel p reads in channel c, 0 in the padding. The weights, as (num_filter, channel * taps), times it are \
+         the convolution.\n\n\
+         Shapes: data (batch, channel, spatial dimensions...), output (batch, channel * taps, pixels), where the numbers of output \
+         pixels are those of `Convolution`.",
+    )
+    .inputs(&[arg("data", "The images, of shape (batch, channel, spatial dimensions...).")])
+    .params::<Im2colParam>()
+    .shape(im2col_shape)
+    .forward(|ctx, ins, outs| {
+        let shape = ctx.params::<Im2colParam>().shape(ins[0].shape())?;
+        to_columns(ctx, &shape, &ins[0], &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = ctx.params::<Im2colParam>().shape(outs[0].shape())?;
+            to_images(ctx, &shape, &ins[0], &mut outs[0])
+        }),
+        None,
+    ));
+
+/// Columns as images.
+pub static COL2IM: OpDef = OpDef::new("col2im")
+    .doc(
+        "Adds the elements of windows to the pixels that they come from, which undoes `im2col` where windows do not overlap, and \
+         is its gradient everywhere.\n\n\
+         Shapes: data (batch, channel * taps, pixels), output (batch, channel) + output_size, where `pixels` is the number of \
+         windows on such images.",
+    )
+    .inputs(&[arg("data", "The columns, of shape (batch, channel * taps, pixels).")])
+    .params::<Col2imParam>()
+    .shape(col2im_shape)
+    .forward(|ctx, ins, outs| {
+        let shape = ctx.params::<Col2imParam>().window().shape(outs[0].shape())?;
+        to_images(ctx, &shape, &ins[0], &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = ctx.params::<Col2imParam>().window().shape(ins[0].shape())?;
+            to_columns(ctx, &shape, &ins[0], &mut outs[0])
+        }),
+        None,
+    ));
+
+impl Col2imParam {
+    fn window(&self) -> Im2colParam {
+        Im2colParam {
+            kernel: self.kernel.clone(),
+            stride: self.stride.clone(),
+            dilate: self.dilate.clone(),
+            pad: self.pad.clone(),
+        }
+    }
+}
+
+impl Im2colParam {
+    /// The windows on images of a shape, whose unknown lengths count as 0.
+    fn shape(&self, images: &Shape) -> Result<ConvShape> {
+        let n = self.kernel.dims().len();
+        ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
+        let dims = images.dims();
+        ensure!(dims.len() == n + 2, "images {images} must have {} dimensions for a kernel {}", n + 2, self.kernel);
+        Ok(ConvShape {
+            batch: dims[0].max(0) as usize,
+            groups: 1,
+            in_channels: dims[1].max(0) as usize,
+            out_channels: 1,
+            input: sizes(&dims[2..]),
+            kernel: triple("kernel", &self.kernel, n, 1, 1)?,
+            stride: triple("stride", &self.stride, n, 1, 1)?,
+            pad: triple("pad", &self.pad, n, 0, 0)?,
+            dilate: triple("dilate", &self.dilate, n, 1, 1)?,
+        })
+    }
+
+    /// The number of windows on images whose spatial sizes are known, if they are.
+    fn pixels(&self, images: &Shape) -> Result<i64> {
+        let shape = self.shape(images)?;
+        if images.dims()[2..].iter().any(|d| *d < 0) {
+            return Ok(-1);
+        }
+        let pixels = shape.output().iter().product::<usize>();
+        ensure!(
+            pixels > 0,
+            "kernel {} with dilate {} exceeds images {images} with pad {}",
+            self.kernel,
+            self.dilate,
+            self.pad
+        );
+        Ok(pixels as i64)
+    }
+
+    fn taps(&self) -> i64 {
+        self.kernel.dims().iter().product()
+    }
+}
+
+fn im2col_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<Im2colParam>();
+    io.assign_in(0, &Shape::of_rank(p.kernel.dims().len() + 2))?;
+    let pixels = p.pixels(&io.ins[0])?;
+    let (batch, channels) = (io.ins[0].dim(0), io.ins[0].dim(1));
+    io.assign_out(0, &[batch, if channels < 0 { -1 } else { channels * p.taps() }, pixels].into())?;
+    let (batch, rows) = (io.outs[0].dim(0), io.outs[0].dim(1));
+    let mut data = Dims::from_elem(-1, p.kernel.dims().len() + 2);
+    (data[0], data[1]) = (batch, if rows >= 0 && rows % p.taps() == 0 { rows / p.taps() } else { -1 });
+    io.assign_in(0, &data.into())
+}
+
+fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<Col2imParam>();
+    let (window, size) = (p.window(), &p.output_size);
+    ensure!(
+        size.dims().len() == window.kernel.dims().len() && size.dims().iter().all(|d| *d > 0),
+        "output_size {size} must have positive numbers, as many as the kernel {}",
+        window.kernel
+    );
+    let mut images = Dims::from_slice(&[-1, -1]);
+    images.extend_from_slice(size.dims());
+    let pixels = window.pixels(&images.clone().into())?;
+    io.assign_in(0, &[io.outs[0].dim(0), -1, pixels].into())?;
+    let (rows, taps) = (io.ins[0].dim(1), window.taps());
+    ensure!(
+        rows < 0 || rows % taps == 0,
+        "the {rows} rows of the columns are no multiple of the {taps} taps of a window"
+    );
+    (images[0], images[1]) = (io.ins[0].dim(0), if rows < 0 { -1 } else { rows / taps });
+    io.assign_out(0, &images.into())?;
+    let channels = io.outs[0].dim(1);
+    io.assign_in(0, &[-1, if channels < 0 { -1 } else { channels * taps }, -1].into())
+}
+
+fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut Out<'_>) -> Result<()> {
+    dispatch!(images.dtype(), T in [f32, f64, f16, bf16] => {
+        im2col(shape, images.slice::<T>()?, columns.slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn to_images(ctx: &OpCtx<'_>, shape: &ConvShape, columns: &In<'_>, images: &mut Out<'_>) -> Result<()> {
+    dispatch!(columns.dtype(), T in [f32, f64, f16, bf16] => {
+        col2im(shape, columns.slice::<T>()?, images.slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let numbers = |dims: &[i64]| {
+            let n = dims.iter().product::<i64>();
+            array(&(0..n).map(|i| (i * 7 % 13) as f64).collect::<Vec<_>>(), dims)
+        };
+        let window = [("kernel", "(3, 2)"), ("stride", "(2, 1)"), ("dilate", "(1, 2)"), ("pad", "(1, 1)")];
+        Case::new(&IM2COL, &window).check_gradient(&[numbers(&[2, 3, 5, 4])]);
+        let images = [&window[..], &[("output_size", "(5, 4)")]].concat();
+        Case::new(&COL2IM, &images).check_gradient(&[numbers(&[2, 18, 12])]);
+        Case::new(&IM2COL, &[("kernel", "(3,)"), ("pad", "(1,)")]).check_gradient(&[numbers(&[1, 2, 4])]);
+    }
+
+    #[test]
+    fn windows_that_do_not_fit_are_refused() {
+        let shapes = |attrs: &[(&str, &str)], data: &[i64]| Case::new(&COL2IM, attrs).shapes(&[Shape::new(data)]);
+        let attrs = [("kernel", "(2, 2)"), ("output_size", "(3, 4)")];
+        assert_eq!(shapes(&attrs, &[1, 8, 6]).unwrap()[0], [1, 2, 3, 4].into());
+        assert!(shapes(&attrs, &[1, 8, 5]).is_err());
+        assert!(shapes(&attrs, &[1, 7, 6]).is_err());
+        assert!(Case::new(&IM2COL, &[("kernel", "(7, 2)")]).shapes(&[[2, 3, 5, 4].into()]).is_err());
+    }
+}

@@ -1,0 +1,307 @@
+//! `Deconvolution` in one, two and three dimensions.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::conv::{
+    ConvEpilogue, ConvShape, conv_add_bias, conv_backward_bias, conv_backward_data, conv_backward_weights, conv_forward,
+};
+use ferromx_kernels::float::Real;
+
+use super::convolution::CudnnTune;
+use super::spatial::{channels_to_back, channels_to_front, sizes, triple};
+
+param_enum! {
+    /// Order of the dimensions.
+    pub enum DeconvLayout { Ncdhw = "NCDHW", Nchw = "NCHW", Ncw = "NCW", Ndhwc = "NDHWC", Nhwc = "NHWC" }
+}
+
+params! {
+    /// Parameters of `Deconvolution`.
+    pub struct DeconvolutionParam {
+        /// Size of the window: (width,), (height, width) or (depth, height, width).
+        kernel: Shape = required;
+        /// Distance in the output between the windows of neighbouring inputs; 1 by default.
+        stride: Shape = (Shape::new(&[]));
+        /// Distance between neighbouring taps of the window; 1 by default.
+        dilate: Shape = (Shape::new(&[]));
+        /// What is cut off at both ends of each dimension of the output; nothing by default. Not used with `target_shape`.
+        pad: Shape = (Shape::new(&[]));
+        /// What is added to the end of each dimension of the output, less than the stride; nothing by default. Not used with
+        /// `target_shape`.
+        adj: Shape = (Shape::new(&[]));
+        /// Spatial size of the output, from which `pad` and `adj` follow.
+        target_shape: Shape = (Shape::new(&[]));
+        /// Number of output channels.
+        num_filter: u32 = required, where 1..=u32::MAX;
+        /// Number of groups that channels are divided into; each group is transformed by itself.
+        num_group: u32 = 1, where 1..=u32::MAX;
+        /// Accepted for compatibility: the most megabytes of temporary memory on a GPU.
+        workspace: u64 = 512;
+        /// Whether there is no bias.
+        no_bias: bool = true;
+        /// Accepted for compatibility: how an algorithm is chosen on a GPU.
+        cudnn_tune: Option<CudnnTune> = None;
+        /// Accepted for compatibility: whether cuDNN is not used on a GPU.
+        cudnn_off: bool = false;
+        /// Order of the dimensions; by default NCW, NCHW or NCDHW. Those with channels last can be inferred, but not computed.
+        layout: Option<DeconvLayout> = None;
+    }
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// A transposed convolution.
+pub static DECONVOLUTION: OpDef = OpDef::new("Deconvolution")
+    .aliases(&["_npx_deconvolution"])
+    .doc(
+        "A transposed convolution, which is the gradient of `Convolution` with respect to its data: each input element adds its \
+         multiple of the window to the output,\n\n\
+         out[n, f, y*stride + i*dilate - pad, x*stride + j*dilate - pad] += data[n, c, y, x] * weight[c, f, i, j], plus bias[f].\n\n\
+         Shapes in two dimensions: data (batch, channel, height, width), weight (channel, num_filter/num_group, kernel...), bias \
+         (num_filter,), output (batch, num_filter, out_height, out_width), where each output size is \
+         stride*(size - 1) + dilate*(kernel - 1) + 1 - 2*pad + adj, or that of target_shape.",
+    )
+    .inputs(&[
+        arg("data", "The input, of shape (batch, channel, spatial dimensions...)."),
+        arg("weight", "The weights, of shape (channel, num_filter/num_group, kernel...)."),
+        arg("bias", "The bias, of shape (num_filter,); absent with no_bias=True."),
+    ])
+    .params::<DeconvolutionParam>()
+    .num_inputs_by(|p| if p.get::<DeconvolutionParam>().no_bias { 2 } else { 3 })
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[0, 1])), None));
+
+impl DeconvolutionParam {
+    /// Number of spatial dimensions, after checking the parameters against each other.
+    fn spatial(&self) -> Result<usize> {
+        let n = self.kernel.dims().len();
+        ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
+        ensure!(
+            self.num_filter.is_multiple_of(self.num_group),
+            "num_filter {} is no multiple of num_group {}",
+            self.num_filter,
+            self.num_group
+        );
+        match (self.layout, n) {
+            (None, _)
+            | (Some(DeconvLayout::Ncw), 1)
+            | (Some(DeconvLayout::Nchw | DeconvLayout::Nhwc), 2)
+            | (Some(DeconvLayout::Ncdhw | DeconvLayout::Ndhwc), 3) => Ok(n),
+            (Some(layout), n) => {
+                Err(Error::Value(format!("layout {layout:?} does not fit a kernel of {n} dimensions")))
+            }
+        }
+    }
+
+    fn channels_last(&self) -> bool {
+        matches!(self.layout, Some(DeconvLayout::Nhwc | DeconvLayout::Ndhwc))
+    }
+
+    /// The convolution whose gradient this is, for data with channels first; spatial sizes that are not known count as 1.
+    fn shape(&self, data: &Shape) -> Result<ConvShape> {
+        let n = self.spatial()?;
+        let dims = data.dims();
+        ensure!(dims.len() == n + 2, "the input {data} must have {} dimensions for a kernel {}", n + 2, self.kernel);
+        let kernel = triple("kernel", &self.kernel, n, 1, 1)?;
+        let stride = triple("stride", &self.stride, n, 1, 1)?;
+        let dilate = triple("dilate", &self.dilate, n, 1, 1)?;
+        let mut pad = triple("pad", &self.pad, n, 0, 0)?;
+        let mut adj = triple("adj", &self.adj, n, 0, 0)?;
+        let target = triple("target_shape", &self.target_shape, n, 0, 0)?;
+        let size = sizes(&dims[2..]);
+        let mut input = [1; 3];
+        for i in 3 - n..3 {
+            if dims[i + n - 1] < 0 {
+                continue;
+            }
+            let full = stride[i] * size[i].saturating_sub(1) + dilate[i] * (kernel[i] - 1) + 1;
+            if target.iter().any(|t| *t > 0) {
+                ensure!(
+                    target[i] <= full,
+                    "too big target shape {}: without padding the output of {data} has {full} elements in dimension {}",
+                    self.target_shape,
+                    i + n - 3
+                );
+                let excess = full - target[i];
+                (pad[i], adj[i]) = (excess.div_ceil(2), excess % 2);
+            }
+            ensure!(
+                adj[i] < stride[i],
+                "the output is adjusted by {} in dimension {}, but that must be less than the stride {}: change {}",
+                adj[i],
+                i + n - 3,
+                stride[i],
+                if target.iter().any(|t| *t > 0) { "target_shape" } else { "adj" }
+            );
+            ensure!(
+                full + adj[i] > 2 * pad[i],
+                "pad {} leaves nothing of an output of {} elements",
+                self.pad,
+                full + adj[i]
+            );
+            input[i] = full + adj[i] - 2 * pad[i];
+        }
+        Ok(ConvShape {
+            batch: dims[0].max(0) as usize,
+            groups: self.num_group as usize,
+            in_channels: self.num_filter as usize,
+            out_channels: dims[1].max(0) as usize,
+            input,
+            kernel,
+            stride,
+            pad,
+            dilate,
+        })
+    }
+
+    /// The convolution for arrays that are to be computed with.
+    fn computed(&self, data: &Shape) -> Result<ConvShape> {
+        if self.channels_last() {
+            return Err(Error::Unsupported(
+                "deconvolutions with channels last are not computed: transpose the input and use NCHW or NCDHW".into(),
+            ));
+        }
+        self.shape(data)
+    }
+}
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<DeconvolutionParam>();
+    if !p.channels_last() {
+        return infer_channels_first(p, io);
+    }
+    let mut ins: Vec<Shape> = io.ins.iter().map(channels_to_front).collect();
+    let mut outs: Vec<Shape> = io.outs.iter().map(channels_to_front).collect();
+    infer_channels_first(p, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+    for (to, from) in io.ins.iter_mut().chain(io.outs.iter_mut()).zip(ins.iter().chain(&outs)) {
+        *to = channels_to_back(from);
+    }
+    Ok(())
+}
+
+fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<()> {
+    let n = p.spatial()?;
+    let (filters, groups) = (i64::from(p.num_filter), i64::from(p.num_group));
+    io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
+    if !p.no_bias {
+        io.assign_in(2, &Shape::new(&[filters]))?;
+    }
+    let mut weight = Dims::from_slice(&[-1, filters / groups]);
+    weight.extend_from_slice(p.kernel.dims());
+    if !io.ins[0].ndim_is_known() {
+        return io.assign_in(1, &Shape::from(weight));
+    }
+    let shape = p.shape(&io.ins[0])?;
+    weight[0] = io.ins[0].dim(1);
+    ensure!(
+        weight[0] < 0 || weight[0] % groups == 0,
+        "the input {} has {} channels, no multiple of num_group {groups}",
+        io.ins[0],
+        weight[0]
+    );
+    io.assign_in(1, &Shape::from(weight))?;
+    let mut out = Dims::from_slice(&[io.ins[0].dim(0), filters]);
+    let target = p.target_shape.dims();
+    let given = target.iter().any(|t| *t > 0);
+    for i in 0..n {
+        let known = io.ins[0].dim(2 + i) >= 0;
+        out.push(match (known, given) {
+            (true, _) => shape.input[3 - n + i] as i64,
+            (false, true) => target[i],
+            (false, false) => -1,
+        });
+    }
+    io.assign_out(0, &Shape::from(out))?;
+    // Backwards: the batch, the channels, and sizes where they follow from those of the output.
+    let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(0)]);
+    let adj = triple("adj", &p.adj, n, 0, 0)?;
+    for i in 3 - n..3 {
+        let reach = (shape.dilate[i] * (shape.kernel[i] - 1) + 1 + adj[i]) as i64;
+        let steps = io.outs[0].dim(i + n - 1) + 2 * shape.pad[i] as i64 - reach;
+        let stride = shape.stride[i] as i64;
+        let follows = !given && io.outs[0].dim(i + n - 1) >= 0 && steps >= 0 && steps % stride == 0;
+        data.push(if follows { steps / stride + 1 } else { -1 });
+    }
+    io.assign_in(0, &Shape::from(data))
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<DeconvolutionParam>();
+    let shape = p.computed(ins[0].shape())?;
+    let y = outs[0].slice_mut::<T>()?;
+    conv_backward_data(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, y);
+    if !p.no_bias {
+        conv_add_bias(shape.batch, ins[2].slice::<T>()?, y);
+    }
+    Ok(())
+}
+
+/// Inputs: gradient of the output, data, weight. Outputs: gradients of data, weight, bias.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<DeconvolutionParam>();
+    let shape = p.computed(ins[1].shape())?;
+    let (dy, x, w) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+    if outs[0].wanted() {
+        conv_forward(&shape, dy, w, &ConvEpilogue::default(), outs[0].slice_mut::<T>()?);
+    }
+    if outs[1].wanted() {
+        conv_backward_weights(&shape, dy, x, outs[1].slice_mut::<T>()?);
+    }
+    if !p.no_bias && outs[2].wanted() {
+        conv_backward_bias(shape.batch, dy, outs[2].slice_mut::<T>()?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn shapes_follow_in_both_directions() {
+        let base = [("kernel", "(3, 3)"), ("num_filter", "6"), ("stride", "(2, 2)")];
+        let unknown = [Shape::new(&[2, 4, 5, -1]), Shape::unknown()];
+        let both = |more: &[(&str, &str)], ins: &[Shape], out: Shape| {
+            Case::new(&DECONVOLUTION, &[&base[..], more].concat()).shapes_both(ins, &[out])
+        };
+        let (ins, outs) = both(&[("pad", "(1, 1)"), ("adj", "(1, 1)")], &unknown, Shape::unknown()).unwrap();
+        assert_eq!((&ins[1], &outs[0]), (&[4, 6, 3, 3].into(), &[2, 6, 10, -1].into()));
+        let (ins, _) = both(&[], &unknown, [-1, -1, -1, 9].into()).unwrap();
+        assert_eq!(ins[0], [2, 4, 5, 4].into());
+        let (_, outs) = both(&[("target_shape", "(10, 9)")], &unknown, Shape::unknown()).unwrap();
+        assert_eq!(outs[0], [2, 6, 10, 9].into());
+        for wrong in [("target_shape", "(12, 9)"), ("adj", "(2, 0)"), ("target_shape", "(1, 1, 1)"), ("pad", "(9, 9)")]
+        {
+            assert!(both(&[wrong], &unknown, Shape::unknown()).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let values = |n: i64, m: i64| (0..n).map(|i| (i * 7 % m) as f64 / 4.0 - 1.0).collect::<Vec<_>>();
+        let ins =
+            [array(&values(24, 11), &[1, 4, 2, 3]), array(&values(48, 13), &[4, 3, 2, 2]), array(&values(6, 5), &[6])];
+        let attrs = [("kernel", "(2, 2)"), ("num_filter", "6"), ("num_group", "2"), ("no_bias", "False")];
+        let more = [("stride", "(2, 1)"), ("pad", "(1, 0)"), ("adj", "(1, 0)"), ("dilate", "(1, 2)")];
+        Case::new(&DECONVOLUTION, &[attrs, more].concat()).check_gradient(&ins);
+    }
+}

@@ -1,0 +1,240 @@
+//! Normalisation by norms of neighbours: `LRN` and `L2Normalization`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::float::{Real, with_wide};
+use ferromx_kernels::map::Store;
+use ferromx_kernels::norm::{
+    LocalNorm, NormShape, l2_norm_backward, l2_norm_forward, local_norm_backward, local_norm_forward,
+};
+use ferromx_kernels::par::with_scratch;
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+params! {
+    /// Parameters of `LRN`.
+    pub struct LrnParam {
+        /// Factor of the mean of the squares.
+        alpha: f32 = 1e-4;
+        /// The exponent.
+        beta: f32 = 0.75;
+        /// What is added to the weighted mean of the squares.
+        knorm: f32 = 2.0;
+        /// Channels in the window around each channel; an odd number.
+        nsize: u32 = required, where 1..=u32::MAX;
+    }
+}
+
+/// Local response normalisation.
+pub static LRN: OpDef = OpDef::new("LRN")
+    .doc(
+        "Divides each element by a power of the squares of its neighbours in other channels:\n\n\
+         out[n, c, ...] = data[n, c, ...] / (knorm + alpha / nsize * sum over i of data[n, i, ...]^2)^beta, \
+         where i runs over the nsize channels around c that exist (Krizhevsky, Sutskever and Hinton, 2012). The output has the \
+         shape of the data.",
+    )
+    .inputs(&[arg("data", "The input, of shape (batch, channel, ...).")])
+    .params::<LrnParam>()
+    .outputs(|_| 2)
+    .visible(|_| 1)
+    .output_names_by(|_| vec!["output".into(), "tmp_norm".into()])
+    .shape(lrn_shape)
+    .forward(lrn_forward)
+    .grad(Grad::Kernel(
+        Backward::new(lrn_backward).ograds(Deps::Some(&[0])).inputs(Deps::All).outputs(Deps::Some(&[1])),
+        None,
+    ));
+
+/// The data with channels along the axis.
+fn channels(data: &Shape) -> NormShape {
+    let dims = data.to_usize();
+    NormShape { outer: dims[0], axis: dims[1], inner: dims[2..].iter().product() }
+}
+
+impl LrnParam {
+    fn local_norm(&self) -> LocalNorm {
+        LocalNorm {
+            window: self.nsize as usize,
+            alpha: f64::from(self.alpha),
+            beta: f64::from(self.beta),
+            bias: f64::from(self.knorm),
+        }
+    }
+}
+
+fn lrn_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let nsize = p.get::<LrnParam>().nsize;
+    ensure!(nsize % 2 == 1, "LRN takes an odd nsize, so that the window has a middle, not {nsize}");
+    ferromx_core::infer::same_shape(p, io)?;
+    ensure!(
+        io.ins[0].ndim().is_none_or(|n| n >= 2),
+        "LRN needs data of at least two dimensions, (batch, channel, ...), but it is {}",
+        io.ins[0]
+    );
+    Ok(())
+}
+
+fn lrn_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => lrn_forward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn lrn_forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<LrnParam>().local_norm();
+    let x = ins[0].slice::<T>()?;
+    let [out, norm] = outs else {
+        return Err(ferromx_core::error::Error::Internal("LRN has two outputs".into()));
+    };
+    let y = out.slice_mut::<T>()?;
+    let shape = channels(ins[0].shape());
+    if norm.wanted() {
+        local_norm_forward(shape, &p, x, y, norm.slice_mut::<T>()?);
+    } else {
+        with_scratch(x.len(), |norm: &mut [T]| local_norm_forward(shape, &p, x, y, norm));
+    }
+    Ok(())
+}
+
+/// Inputs: gradient of the output, data, norm. Output: gradient of the data.
+fn lrn_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let p = ctx.params::<LrnParam>().local_norm();
+    let shape = channels(ins[1].shape());
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (y_grad, x, norm) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        local_norm_backward(shape, &p, x, norm, y_grad, outs[0].slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+param_enum! {
+    /// Which elements share a norm.
+    pub enum L2Mode { Channel = "channel", Instance = "instance", Spatial = "spatial" }
+}
+
+params! {
+    /// Parameters of `L2Normalization`.
+    pub struct L2NormalizationParam {
+        /// Added to the sum of squares, so that nothing is divided by 0.
+        eps: f32 = 1e-10;
+        /// Which elements share a norm: all of an example, those of all channels at one place, or those of one channel.
+        mode: L2Mode = (L2Mode::Instance);
+    }
+}
+
+/// L2 normalisation.
+pub static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization")
+    .doc(
+        "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\
+         The sum runs, for data of shape (batch, channel, ...), over all axes but the first with mode `instance`, over the \
+         channels with `channel`, and over the axes behind the channels with `spatial`. The output has the shape of the data.",
+    )
+    .inputs(&[arg("data", "The input, of shape (batch, ...), or (batch, channel, ...) for the modes `channel` and `spatial`.")])
+    .params::<L2NormalizationParam>()
+    .outputs(|_| 2)
+    .visible(|_| 1)
+    .output_names_by(|_| vec!["output".into(), "norm".into()])
+    .shape(l2_shape)
+    .forward(l2_forward)
+    .grad(Grad::Kernel(Backward::new(l2_backward).ograds(Deps::Some(&[0])).outputs(Deps::All), None));
+
+impl L2NormalizationParam {
+    fn norm_shape(&self, data: &Shape) -> NormShape {
+        let NormShape { outer, axis, inner } = channels(data);
+        match self.mode {
+            L2Mode::Instance => NormShape { outer, axis: axis * inner, inner: 1 },
+            L2Mode::Channel => NormShape { outer, axis, inner },
+            L2Mode::Spatial => NormShape { outer: outer * axis, axis: inner, inner: 1 },
+        }
+    }
+}
+
+fn l2_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let mode = p.get::<L2NormalizationParam>().mode;
+    let out = io.outs[0].clone();
+    io.assign_in(0, &out)?;
+    let data = io.ins[0].clone();
+    let Some(n) = data.ndim() else { return Ok(()) };
+    let needed = if mode == L2Mode::Instance { 2 } else { 3 };
+    ensure!(
+        n >= needed,
+        "L2Normalization with mode {mode:?} needs data of at least {needed} dimensions, but it is {data}"
+    );
+    io.assign_out(0, &data)?;
+    let dims = data.dims();
+    let norm: Dims = match mode {
+        L2Mode::Instance => dims[..1].into(),
+        L2Mode::Channel => dims[..1].iter().chain(&dims[2..]).copied().collect(),
+        L2Mode::Spatial => dims[..2].into(),
+    };
+    io.assign_out(1, &Shape::from(norm))
+}
+
+fn l2_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => l2_forward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn l2_forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<L2NormalizationParam>();
+    let shape = p.norm_shape(ins[0].shape());
+    with_scratch(shape.outer * shape.inner, |norm: &mut [T::Acc]| {
+        l2_norm_forward(shape, f64::from(p.eps), ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?, norm);
+        if outs[1].wanted() {
+            <T as Store<T::Acc>>::store(norm, outs[1].slice_mut::<T>()?);
+        }
+        Ok(())
+    })
+}
+
+/// Inputs: gradient of the output, output, norm. Output: gradient of the data.
+fn l2_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let shape = ctx.params::<L2NormalizationParam>().norm_shape(ins[1].shape());
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (y_grad, y, norm) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        let x_grad = outs[0].slice_mut::<T>()?;
+        with_wide(norm, |norm| l2_norm_backward(shape, y, norm, y_grad, x_grad));
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn data(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+        let x: Vec<f64> = (0..dims.iter().product::<i64>()).map(|i| (i * 7 % 11) as f64 / 4.0 - 1.0).collect();
+        array(&x, dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for (nsize, beta) in [("3", "0.75"), ("5", "0.6")] {
+            let attrs = [("nsize", nsize), ("beta", beta), ("alpha", "0.5"), ("knorm", "1")];
+            Case::new(&LRN, &attrs).check_gradient(&[data(&[2, 4, 3])]);
+        }
+        for mode in ["channel", "instance", "spatial"] {
+            Case::new(&L2_NORMALIZATION, &[("mode", mode), ("eps", "0.1")]).check_gradient(&[data(&[2, 3, 2])]);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(Case::new(&LRN, &[("nsize", "2")]).shapes(&[[2, 3, 4, 5].into()]).is_err());
+        assert!(Case::new(&LRN, &[("nsize", "3")]).shapes(&[[2].into()]).is_err());
+        assert!(Case::new(&L2_NORMALIZATION, &[("mode", "channel")]).shapes(&[[2, 3].into()]).is_err());
+    }
+}

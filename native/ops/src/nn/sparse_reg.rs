@@ -1,0 +1,118 @@
+//! `IdentityAttachKLSparseReg`: a penalty on the mean activation.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, params};
+use ferromx_kernels::sparse_reg::{blend_column_means, sparse_reg_backward};
+
+params! {
+    /// Parameters of `IdentityAttachKLSparseReg`.
+    pub struct SparseRegParam {
+        /// The mean activation that is aimed at, between 0 and 1.
+        sparseness_target: f32 = 0.1, where 0.0..=1.0;
+        /// Factor of the penalty.
+        penalty: f32 = 0.001;
+        /// The part of the moving mean that a training step keeps.
+        momentum: f32 = 0.9, where 0.0..=1.0;
+    }
+}
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+/// A penalty on the mean activation.
+pub static IDENTITY_ATTACH_KL_SPARSE_REG: OpDef = OpDef::new("IdentityAttachKLSparseReg")
+    .doc(
+        "Copies the activations of sigmoid units, and adds to their gradient that of a penalty for units that are active too often: \
+         the Kullback-Leibler divergence between sparseness_target and the mean activation m of each unit (Ng, \"Sparse \
+         autoencoder\", 2011), penalty * ((1 - target) / (1 - m) - target / m). In training, m is a moving mean, \
+         m * momentum + mean of the batch * (1 - momentum), which is the auxiliary state moving_avg.\n\n\
+         Shapes: data and output (batch, units), moving_avg (units,).",
+    )
+    .inputs(&[
+        arg("data", "The activations, between 0 and 1, of shape (batch, units)."),
+        arg("moving_avg", "The moving mean of each unit, which training changes."),
+    ])
+    .listed(1)
+    .params::<SparseRegParam>()
+    .mutates(&[1])
+    .input_init(&[(1, "[\"zero\", {}]")])
+    .outputs(|_| 2)
+    .visible(|_| 1)
+    .output_names_by(|_| vec!["output".into(), "mean".into()])
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).ograds(Deps::Some(&[0])).outputs(Deps::Some(&[1])), None));
+
+fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let out = io.outs[0].clone();
+    io.assign_in(0, &out)?;
+    let data = io.ins[0].clone();
+    let Some(n) = data.ndim() else { return Ok(()) };
+    ensure!(n == 2, "IdentityAttachKLSparseReg takes data of shape (batch, units), not {data}: flatten it");
+    let units = Shape::new(&[data.dim(1)]);
+    io.assign_in(1, &units)?;
+    io.assign_out(1, &units)?;
+    io.assign_out(0, &data)
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let [out, mean, moving] = outs else {
+        return Err(Error::Internal("IdentityAttachKLSparseReg has two outputs and a state".into()));
+    };
+    if out.wanted() {
+        out.bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+    }
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let moving = moving.slice_mut::<T>()?;
+        if ctx.is_train {
+            blend_column_means(f64::from(ctx.params::<SparseRegParam>().momentum), ins[0].slice::<T>()?, moving);
+        }
+        if mean.wanted() {
+            mean.slice_mut::<T>()?.copy_from_slice(moving);
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+/// Inputs: gradient of the output, mean activations. Output: gradient of the data.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let p = ctx.params::<SparseRegParam>();
+    let (target, penalty) = (f64::from(p.sparseness_target), f64::from(p.penalty));
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (dy, mean) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        sparse_reg_backward(target, penalty, mean, dy, outs[0].slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn training_moves_the_mean_and_adds_the_penalty() {
+        let case = Case::new(&IDENTITY_ATTACH_KL_SPARSE_REG, &[("penalty", "0.5"), ("momentum", "0.5")]).train();
+        let x = array(&[0.2, 0.4, 0.6, 0.8], &[2, 2]);
+        let moving = || array(&[0.1, 0.2], &[2]);
+        let state = moving();
+        let y = case.run1(&[x.clone(), state.clone()]).unwrap().to_vec::<f64>().unwrap();
+        assert_eq!(y, [0.2, 0.4, 0.6, 0.8]);
+        close(&state.to_vec::<f64>().unwrap(), &[0.25, 0.4], 1e-7);
+        let head = array(&[1.0, 2.0, 3.0, 4.0], &[2, 2]);
+        let grad = case.backward(&[x, moving()], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
+        let slope = |m: f64| 0.5 * (0.9 / (1.0 - m) - 0.1 / m);
+        let (a, b) = (slope(0.25), slope(0.4));
+        close(&grad, &[1.0 + a, 2.0 + b, 3.0 + a, 4.0 + b], 1e-6);
+    }
+}

@@ -1,0 +1,167 @@
+//! `moments`: mean and variance in one pass.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{Params, ShapeOrNone};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::float::Real;
+use ferromx_kernels::map::{Load, Store};
+use ferromx_kernels::movement::transpose;
+use ferromx_kernels::norm::{row_moments, row_moments_backward};
+use ferromx_kernels::par::with_scratch;
+
+use super::axes::{Axes, reduced, resolve};
+use crate::elemwise::family::NUMERIC;
+
+params! {
+    /// Parameters of `moments`.
+    pub struct MomentsParam {
+        /// The axes over which mean and variance are taken; negative ones count from the last.
+        axes: ShapeOrNone = (ShapeOrNone(None));
+        /// Whether these axes stay, with length 1.
+        keepdims: bool = false;
+    }
+}
+
+/// Mean and variance.
+pub static MOMENTS: OpDef = OpDef::new("moments")
+    .doc(
+        "The mean and the (biased) variance over some axes: two outputs, of the shape of the data without these axes. Integers are \
+         computed in floating point and truncated.",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .params::<MomentsParam>()
+    .outputs(|_| 2)
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::Some(&[0])), None));
+
+impl MomentsParam {
+    fn resolve(&self, ndim: usize) -> Result<Axes> {
+        ensure!(
+            self.axes.0.as_ref().is_some_and(|axes| !axes.dims().is_empty()),
+            "Empty axes is not supported: for moments of all elements give all axes"
+        );
+        resolve(&self.axes, false, ndim)
+    }
+}
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<MomentsParam>();
+    ensure!(p.axes.0.as_ref().is_some_and(|axes| !axes.dims().is_empty()), "moments needs axes: give one or more");
+    let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+    let out = reduced(&io.ins[0], &p.resolve(n)?, p.keepdims);
+    (0..2).try_for_each(|i| io.assign_out(i, &out))
+}
+
+/// The order of the axes that brings those that are reduced to the end, and the number of elements of a row of these.
+fn rows(axes: &Axes, shape: &[usize]) -> (Vec<usize>, usize) {
+    let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
+    (kept.chain(axes.iter().copied()).collect(), axes.iter().map(|axis| shape[*axis]).product())
+}
+
+/// Calls `f` with the elements in another order of the axes.
+fn with_order<T: Real, R>(x: &[T], shape: &[usize], order: &[usize], f: impl FnOnce(&[T]) -> R) -> R {
+    if order.is_sorted() {
+        return f(x);
+    }
+    with_scratch(x.len(), |moved: &mut [T]| {
+        transpose(x, shape, order, moved);
+        f(moved)
+    })
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let shape = ins[0].shape().to_usize();
+    let (order, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        with_order(ins[0].slice::<T>()?, &shape, &order, |x| compute(x, len, outs))
+    }, whole => dispatch!(whole, T in [u8, i8, i32, i64] => {
+        with_scratch(ins[0].len(), |wide: &mut [f64]| {
+            <T as Load<f64>>::load(ins[0].slice::<T>()?, wide);
+            with_order(wide, &shape, &order, |x| compute_as::<f64, T>(x, len, outs))
+        })
+    }, other => Err(ctx.unsupported(other, NUMERIC))))
+}
+
+fn compute<T: Real>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
+    let [mean, variance] = outs else { return Err(Error::Internal("moments has two outputs".into())) };
+    let unwanted = |out: &Out<'_>| if out.wanted() { 0 } else { out.len() };
+    with_scratch(unwanted(mean), |other_mean: &mut [T]| {
+        with_scratch(unwanted(variance), |other_variance: &mut [T]| {
+            let mean = if mean.wanted() { mean.slice_mut::<T>()? } else { other_mean };
+            let variance = if variance.wanted() { variance.slice_mut::<T>()? } else { other_variance };
+            row_moments(len, x, mean, variance);
+            Ok(())
+        })
+    })
+}
+
+/// The same for outputs of another type.
+fn compute_as<T: Real, U: Store<T>>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
+    let count = outs[0].len();
+    with_scratch(2 * count, |stats: &mut [T]| {
+        let (mean, variance) = stats.split_at_mut(count);
+        row_moments(len, x, mean, variance);
+        for (out, stat) in outs.iter_mut().zip([mean, variance]) {
+            if out.wanted() {
+                <U as Store<T>>::store(stat, out.slice_mut::<U>()?);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Inputs: gradients of mean and variance, data, mean. Output: gradient of the data.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let shape = ins[2].shape().to_usize();
+    let (order, len) = rows(&ctx.params::<MomentsParam>().resolve(shape.len())?, &shape);
+    dispatch!(ins[2].dtype(), T in [f32, f64, f16, bf16] => {
+        let (x, mean) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
+        let heads = [ins[0].slice::<T>()?, ins[1].slice::<T>()?];
+        let dx = outs[0].slice_mut::<T>()?;
+        if order.is_sorted() {
+            row_moments_backward(len, x, mean, heads, dx);
+            return Ok(());
+        }
+        with_order(x, &shape, &order, |x| with_scratch(x.len(), |moved: &mut [T]| {
+            row_moments_backward(len, x, mean, heads, moved);
+            let (moved_shape, mut back): (Vec<_>, Vec<_>) = order.iter().map(|axis| (shape[*axis], 0)).unzip();
+            order.iter().enumerate().for_each(|(place, axis)| back[*axis] = place);
+            transpose(moved, &moved_shape, &back, dx);
+        }));
+        Ok(())
+    }, other => Err(ctx.unsupported(other, NUMERIC)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+    use ferromx_core::shape::Shape;
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&(0..24).map(|i| f64::from(i * 7 % 13)).collect::<Vec<_>>(), &[2, 3, 4]);
+        for axes in ["(2,)", "(0,)", "(0, -1)", "(1,)", "(0, 1, 2)"] {
+            Case::new(&MOMENTS, &[("axes", axes)]).check_gradient(&[x()]);
+            Case::new(&MOMENTS, &[("axes", axes), ("keepdims", "True")]).check_gradient(&[x()]);
+        }
+    }
+
+    #[test]
+    fn integers_are_truncated_and_axes_are_needed() {
+        let x = array(&[0i32, 1, 2, 3, 4, 6], &[2, 3]);
+        let outs = Case::new(&MOMENTS, &[("axes", "(1,)")]).run(&[x]).unwrap();
+        assert_eq!(outs[0].to_vec::<i32>().unwrap(), [1, 4]);
+        assert_eq!(outs[1].to_vec::<i32>().unwrap(), [0, 1]);
+        assert!(Case::new(&MOMENTS, &[]).shapes(&[Shape::new(&[2, 3])]).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! `Crop`: a rectangle of images.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::par::parallel_rows;
+
+use super::{TYPES, expect_images, image_size, pair};
+use crate::rules::no_gradient;
+
+params! {
+    /// Parameters of `Crop`.
+    pub struct CropParam {
+        /// Number of inputs, 1 or 2; with two the size is that of the second one.
+        num_args: i32 = required, where 1..=2;
+        /// First row and column of the rectangle.
+        offset: Shape = (Shape::new(&[0, 0]));
+        /// Height and width of the rectangle, for one input.
+        h_w: Shape = (Shape::new(&[0, 0]));
+        /// Whether the rectangle lies in the middle; `offset` is then not used.
+        center_crop: bool = false;
+    }
+}
+
+/// A rectangle of images.
+pub static CROP: OpDef = OpDef::new("Crop")
+    .doc(
+        "Cuts the rectangle of height and width h_w, or of the size of a second input, out of images: out[n, c, i, j] = \
+         data[n, c, i + offset_y, j + offset_x]. With center_crop the rectangle lies in the middle, half a pixel to the upper \
+         left where there is no middle. No gradient flows to the second input.",
+    )
+    .variadic_arg(
+        ArgDef {
+            name: "data",
+            doc: "The images, of shape (batch, channel, height, width), and maybe an array of which only height and width count.",
+            type_string: "Symbol or Symbol[]",
+        },
+        "num_args",
+    )
+    .params::<CropParam>()
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward), None));
+
+impl CropParam {
+    /// First row and column of a rectangle of a size.
+    fn start(&self, image: [usize; 2], size: [usize; 2]) -> Result<[usize; 2]> {
+        let start = match self.center_crop {
+            true => [0, 1].map(|i| image[i].saturating_sub(size[i]) / 2),
+            false => pair("offset", &self.offset, 0)?,
+        };
+        ensure!(
+            (0..2).all(|i| size[i] <= image[i] && start[i] <= image[i] - size[i]),
+            "Crop: a rectangle of height and width {size:?} at {start:?} exceeds an image of {image:?}"
+        );
+        Ok(start)
+    }
+}
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<CropParam>();
+    ensure!(io.ins.len() == p.num_args as usize, "num_args is {}, but {} inputs were given", p.num_args, io.ins.len());
+    expect_images("data", &io.ins[0])?;
+    io.assign_in(0, &Shape::new(&[io.outs[0].dim(0), io.outs[0].dim(1), -1, -1]))?;
+    let [height, width] = match io.ins.get(1) {
+        Some(like) => {
+            expect_images("the second input", like)?;
+            [like.dim(2), like.dim(3)]
+        }
+        None => pair("h_w", &p.h_w, 1)?.map(|d| d as i64),
+    };
+    io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), height, width]))?;
+    if io.ins[0].is_known() && io.outs[0].is_known() {
+        p.start(image_size(&io.ins[0]), image_size(&io.outs[0]))?;
+    }
+    Ok(())
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (image, size) = (image_size(ins[0].shape()), image_size(outs[0].shape()));
+    let [top, left] = ctx.params::<CropParam>().start(image, size)?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        parallel_rows(y, size[1], (1usize << 15).div_ceil(size[1].max(1)), |i, y| {
+            let row = i / size[0] * image[0] + top + i % size[0];
+            y.copy_from_slice(&x[row * image[1] + left..][..size[1]]);
+        });
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+/// Input: gradient of the output. Outputs: gradients of the images and the second input.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if let Some(like) = outs.get_mut(1) {
+        no_gradient(like)?;
+    }
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let (image, size) = (image_size(outs[0].shape()), image_size(ins[0].shape()));
+    let [top, left] = ctx.params::<CropParam>().start(image, size)?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (dy, dx) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        parallel_rows(dx, image[1], (1usize << 15).div_ceil(image[1].max(1)), |i, dx| {
+            dx.fill(T::default());
+            if let Some(row) = (i % image[0]).checked_sub(top).filter(|row| *row < size[0]) {
+                let from = (i / image[0] * size[0] + row) * size[1];
+                dx[left..left + size[1]].copy_from_slice(&dy[from..from + size[1]]);
+            }
+        });
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&(0..24).map(f64::from).collect::<Vec<_>>(), &[1, 2, 3, 4]);
+        Case::new(&CROP, &[("num_args", "1"), ("offset", "(1, 2)"), ("h_w", "(2, 1)")]).check_gradient(&[x()]);
+        let like = array(&[0f64; 4], &[1, 1, 2, 2]);
+        Case::new(&CROP, &[("num_args", "2"), ("center_crop", "1")]).check_gradient(&[x(), like]);
+    }
+
+    #[test]
+    fn rectangles_outside_are_refused() {
+        let shapes = |attrs: &[(&str, &str)]| Case::new(&CROP, attrs).shapes(&[[1, 2, 3, 4].into()]);
+        assert!(shapes(&[("num_args", "1"), ("h_w", "(4, 1)")]).is_err());
+        assert!(shapes(&[("num_args", "1"), ("h_w", "(2, 2)"), ("offset", "(2, 0)")]).is_err());
+        assert!(shapes(&[("num_args", "1")]).is_err());
+        assert_eq!(shapes(&[("num_args", "1"), ("h_w", "(2, 2)")]).unwrap()[0], [1, 2, 2, 2].into());
+    }
+}

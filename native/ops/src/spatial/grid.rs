@@ -1,0 +1,114 @@
+//! `GridGenerator`: places to sample an image at.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::sampler::{affine_grid, affine_grid_backward, warp_grid, warp_grid_backward};
+
+use super::{TYPES, image_size, pair};
+
+param_enum! {
+    /// What the data means.
+    pub enum TransformType { Affine = "affine", Warp = "warp" }
+}
+
+params! {
+    /// Parameters of `GridGenerator`.
+    pub struct GridGeneratorParam {
+        /// `affine`: the data are affine transformations; `warp`: they are displacements in pixels.
+        transform_type: TransformType = required;
+        /// Height and width of the grid, for `affine`.
+        target_shape: Shape = (Shape::new(&[0, 0]));
+    }
+}
+
+/// Places to sample at.
+pub static GRID_GENERATOR: OpDef = OpDef::new("GridGenerator")
+    .doc(
+        "Makes a grid for `BilinearSampler`, of shape (batch, 2, height, width): the x and the y coordinate of each place, which \
+         run from -1 to 1 over the image (Jaderberg et al., \"Spatial transformer networks\", 2015).\n\n\
+         `affine`: the data (batch, 6) are the rows of 2 x 3 matrices A, and the grid is A (x, y, 1) for the evenly spaced x and y \
+         of an image of size target_shape. `warp`: the data (batch, 2, height, width) are displacements d in pixels, and the grid \
+         is (x + d_x) * 2 / (width - 1) - 1 for pixel x, likewise for y. An axis of one pixel has coordinate 0.",
+    )
+    .inputs(&[arg("data", "Affine matrices of shape (batch, 6), or displacements of shape (batch, 2, height, width).")])
+    .params::<GridGeneratorParam>()
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward), None));
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<GridGeneratorParam>();
+    match p.transform_type {
+        TransformType::Warp => {
+            let fits = Shape::new(&[-1, 2, -1, -1]);
+            io.assign_in(0, &fits)?;
+            ferromx_core::infer::same_shape(&Params::new(ferromx_core::params::NoParams {}), io)
+        }
+        TransformType::Affine => {
+            let [height, width] = pair("target_shape", &p.target_shape, 1)?.map(|d| d as i64);
+            io.assign_in(0, &Shape::new(&[io.outs[0].dim(0), 6]))?;
+            io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), 2, height, width]))
+        }
+    }
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<GridGeneratorParam>();
+    let size = image_size(outs[0].shape());
+    ensure!(ins[0].len() == 0 || size.iter().all(|d| *d > 0), "a grid of size {size:?} has no places");
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        match p.transform_type {
+            TransformType::Affine => affine_grid(size, x, y),
+            TransformType::Warp => warp_grid(size, x, y),
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+/// Input: gradient of the grid. Output: gradient of the data.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let size = image_size(ins[0].shape());
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (y_grad, x_grad) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        match ctx.params::<GridGeneratorParam>().transform_type {
+            TransformType::Affine => affine_grid_backward(size, y_grad, x_grad),
+            TransformType::Warp => warp_grid_backward(size, y_grad, x_grad),
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let theta = array(&[1.3, 0.1, 0.2, -0.1, 0.9, -0.3, 1.0, 0.0, 0.5, 0.0, 1.0, 0.5], &[2, 6]);
+        let affine = [("transform_type", "affine"), ("target_shape", "(2, 3)")];
+        Case::new(&GRID_GENERATOR, &affine).check_gradient(&[theta]);
+        let flow = array(&(0..12).map(|i| f64::from(i % 5)).collect::<Vec<_>>(), &[1, 2, 2, 3]);
+        Case::new(&GRID_GENERATOR, &[("transform_type", "warp")]).check_gradient(&[flow]);
+    }
+
+    #[test]
+    fn one_pixel_lies_in_the_middle() {
+        let theta = array(&[1.0, 0.0, 0.25, 0.0, 1.0, 0.0], &[1, 6]);
+        let affine = [("transform_type", "affine"), ("target_shape", "(1, 1)")];
+        let grid = Case::new(&GRID_GENERATOR, &affine).run1(&[theta]).unwrap();
+        close(&grid.to_vec::<f64>().unwrap(), &[0.25, 0.0], 1e-12);
+        assert!(Case::new(&GRID_GENERATOR, &[("transform_type", "affine")]).shapes(&[[1, 6].into()]).is_err());
+    }
+}

@@ -1,0 +1,217 @@
+//! Images of another size: `_contrib_BilinearResize2D` and `_contrib_AdaptiveAvgPooling2D`.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::resize::{
+    Resize, average_resize, average_resize_backward, bilinear_resize, bilinear_resize_backward,
+};
+
+use super::{TYPES, expect_images, image_size};
+use crate::rules::no_gradient;
+
+param_enum! {
+    /// How the output's size follows.
+    pub enum ResizeMode {
+        Like = "like", OddScale = "odd_scale", Size = "size", ToEvenDown = "to_even_down", ToEvenUp = "to_even_up",
+        ToOddDown = "to_odd_down", ToOddUp = "to_odd_up"
+    }
+}
+
+params! {
+    /// Parameters of `_contrib_BilinearResize2D`.
+    pub struct BilinearResizeParam {
+        /// Height of the output, for mode `size` without scale_height.
+        height: i32 = 1, where 1..=i32::MAX;
+        /// Width of the output, for mode `size` without scale_height.
+        width: i32 = 1, where 1..=i32::MAX;
+        /// Factor of the height, for the modes `size` and `odd_scale`; give scale_width too.
+        scale_height: Option<f32> = None;
+        /// Factor of the width, for the modes `size` and `odd_scale`; give scale_height too.
+        scale_width: Option<f32> = None;
+        /// `size`: height and width, or the scales if they are given; `odd_scale`: the scales, counted from the first pixel for
+        /// odd sizes; `like`: the size of the second input; `to_even_down` and its like: the next even or odd number.
+        mode: ResizeMode = (ResizeMode::Size);
+        /// Whether the corner pixels of input and output lie upon each other; otherwise their outer edges do.
+        align_corners: bool = true;
+    }
+}
+
+/// Bilinear interpolation.
+pub static BILINEAR_RESIZE: OpDef = OpDef::new("_contrib_BilinearResize2D")
+    .doc(
+        "Resizes images of shape (batch, channel, height, width) by bilinear interpolation.\n\n\
+         Output pixel i lies at i * (size - 1) / (out_size - 1) of the input with align_corners, else at \
+         (i + 0.5) * size / out_size - 0.5, and at the first pixel where that is negative or out_size is 1.",
+    )
+    .inputs(&[
+        arg("data", "The images, of shape (batch, channel, height, width)."),
+        arg("like", "With mode `like`, an array of four dimensions of which only height and width count."),
+    ])
+    .params::<BilinearResizeParam>()
+    .num_inputs_by(|p| if p.get::<BilinearResizeParam>().mode == ResizeMode::Like { 2 } else { 1 })
+    .shape(bilinear_shape)
+    .forward(|ctx, ins, outs| {
+        let (shape, corners) =
+            (resize(ins[0].shape(), outs[0].shape())?, ctx.params::<BilinearResizeParam>().align_corners);
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            bilinear_resize(&shape, corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, TYPES)))
+    })
+    .grad(Grad::Kernel(Backward::new(bilinear_backward), None));
+
+fn resize(from: &Shape, to: &Shape) -> Result<Resize> {
+    let shape = Resize { input: image_size(from), output: image_size(to) };
+    ensure!(
+        shape.input.iter().all(|d| *d > 0) || to.num_elements() == 0,
+        "images of shape {from} have no pixels to make {to} of"
+    );
+    Ok(shape)
+}
+
+impl BilinearResizeParam {
+    /// The output's size along an axis of `size` pixels.
+    fn resized(&self, size: i64, exact: i32, scale: Option<f32>) -> Result<i64> {
+        let scaled = |size: i64| match scale {
+            Some(scale) => Ok((size as f64 * f64::from(scale)) as i64),
+            None => Err(Error::Value(format!("mode {:?} needs both scale_height and scale_width", self.mode))),
+        };
+        let even = size % 2 == 0;
+        let resized = match self.mode {
+            ResizeMode::Size if self.scale_height.is_none() && self.scale_width.is_none() => exact.into(),
+            ResizeMode::Size => scaled(size)?,
+            ResizeMode::OddScale if even => scaled(size)?,
+            ResizeMode::OddScale => scaled(size - 1)? + 1,
+            ResizeMode::ToEvenDown => size - i64::from(!even),
+            ResizeMode::ToEvenUp => size + i64::from(!even),
+            ResizeMode::ToOddDown => size - i64::from(even),
+            ResizeMode::ToOddUp => size + i64::from(even),
+            ResizeMode::Like => size,
+        };
+        ensure!(
+            (1..=i64::from(i32::MAX)).contains(&resized),
+            "{size} pixels would become {resized}: change scale or mode"
+        );
+        Ok(resized)
+    }
+}
+
+fn bilinear_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<BilinearResizeParam>();
+    io.ins.iter().try_for_each(|s| expect_images("data", s))?;
+    io.assign_in(0, &Shape::new(&[io.outs[0].dim(0), io.outs[0].dim(1), -1, -1]))?;
+    let mut out = [io.ins[0].dim(0), io.ins[0].dim(1), -1, -1];
+    for (axis, exact, scale) in [(2, p.height, p.scale_height), (3, p.width, p.scale_width)] {
+        out[axis] = match (p.mode, io.ins[0].dim(axis)) {
+            (ResizeMode::Like, _) => io.ins.get(1).map_or(-1, |like| like.dim(axis)),
+            (_, -1) => -1,
+            (_, size) => p.resized(size, exact, scale)?,
+        };
+    }
+    io.assign_out(0, &out.into())
+}
+
+/// Input: gradient of the output. Outputs: gradients of the images and of what they were made like.
+fn bilinear_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if let Some(like) = outs.get_mut(1) {
+        no_gradient(like)?;
+    }
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let corners = ctx.params::<BilinearResizeParam>().align_corners;
+    let shape = resize(outs[0].shape(), ins[0].shape())?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        bilinear_resize_backward(&shape, corners, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+params! {
+    /// Parameters of `_contrib_AdaptiveAvgPooling2D`.
+    pub struct AdaptiveAvgPoolingParam {
+        /// Height and width of the output, or one number for both; 1 by default.
+        output_size: Shape = (Shape::new(&[]));
+    }
+}
+
+/// Averages over an even division.
+pub static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling2D")
+    .doc(
+        "Averages images of shape (batch, channel, height, width) over an even division into output_size parts: output row i is \
+         the mean of the rows floor(i * height / out_height) to ceil((i + 1) * height / out_height) - 1, likewise for columns.",
+    )
+    .inputs(&[arg("data", "The images, of shape (batch, channel, height, width).")])
+    .params::<AdaptiveAvgPoolingParam>()
+    .shape(|p, io| {
+        let output_size = &p.get::<AdaptiveAvgPoolingParam>().output_size;
+        let size = match output_size.dims() {
+            [] => [1, 1],
+            [size] => [*size; 2],
+            [height, width] => [*height, *width],
+            _ => [0; 2],
+        };
+        ensure!(size.iter().all(|d| *d > 0), "output_size {output_size} must be one or two numbers of 1 and above");
+        expect_images("data", &io.ins[0])?;
+        io.assign_in(0, &Shape::new(&[io.outs[0].dim(0), io.outs[0].dim(1), -1, -1]))?;
+        io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), size[0], size[1]]))
+    })
+    .forward(|ctx, ins, outs| {
+        let shape = resize(ins[0].shape(), outs[0].shape())?;
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            average_resize(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, TYPES)))
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = resize(outs[0].shape(), ins[0].shape())?;
+            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+                average_resize_backward(&shape, ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+                Ok(())
+            }, other => Err(ctx.unsupported(other, TYPES)))
+        }),
+        None,
+    ));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = || array(&(0..30).map(|i| f64::from(i * 7 % 13)).collect::<Vec<_>>(), &[1, 2, 3, 5]);
+        for corners in ["True", "False"] {
+            for (height, width) in [("5", "3"), ("1", "7"), ("2", "1")] {
+                let attrs = [("height", height), ("width", width), ("align_corners", corners)];
+                Case::new(&BILINEAR_RESIZE, &attrs).check_gradient(&[x()]);
+            }
+        }
+        for size in ["(2, 3)", "(4,)", "()"] {
+            Case::new(&ADAPTIVE_AVG_POOLING, &[("output_size", size)]).check_gradient(&[x()]);
+        }
+    }
+
+    #[test]
+    fn sizes_follow_the_mode() {
+        let sized = |attrs: &[(&str, &str)], h: i64, w: i64| {
+            let out = Case::new(&BILINEAR_RESIZE, attrs).shapes(&[[1, 2, h, w].into()])?;
+            Ok::<_, Error>((out[0].dim(2), out[0].dim(3)))
+        };
+        let scales = [("scale_height", "1.5"), ("scale_width", "0.5")];
+        assert_eq!(sized(&[&scales[..], &[("mode", "odd_scale")]].concat(), 5, 7), Ok((7, 4)));
+        assert_eq!(sized(&scales, 6, 8), Ok((9, 4)));
+        assert_eq!(sized(&[("mode", "to_odd_down")], 6, 7), Ok((5, 7)));
+        assert_eq!(sized(&[("mode", "to_even_up")], 6, 7), Ok((6, 8)));
+        assert!(sized(&[("mode", "to_even_down")], 1, 2).is_err());
+        assert!(sized(&scales[..1], 5, 7).is_err());
+    }
+}

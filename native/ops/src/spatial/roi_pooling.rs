@@ -1,0 +1,141 @@
+//! `ROIPooling`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, params};
+use ferromx_kernels::float::Real;
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::roi_pool::{RoiPoolShape, roi_pool, roi_pool_backward};
+
+use super::{TYPES, expect_images, image_size, pair};
+use crate::rules::no_gradient;
+
+params! {
+    /// Parameters of `ROIPooling`.
+    pub struct RoiPoolingParam {
+        /// Height and width of the output for each region.
+        pooled_size: Shape = required;
+        /// Pixels of the data for each unit of the regions' coordinates, from 0 to 1.
+        spatial_scale: f32 = required, where 0.0..=1.0;
+    }
+}
+
+/// Pooling of regions.
+pub static ROI_POOLING: OpDef = OpDef::new("ROIPooling")
+    .aliases(&["_npx_roi_pooling"])
+    .doc(
+        "Divides each region of an image into pooled_size bins and takes the largest element of each bin, 0 where a bin is empty \
+         (Girshick, \"Fast R-CNN\", 2015).\n\n\
+         A region is (image, x1, y1, x2, y2): the number of its image and its first and last corner, which are multiplied by \
+         spatial_scale, rounded, and included. Bins share pixels where the size is no multiple; parts outside the image are cut \
+         off. Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel) + pooled_size. No \
+         gradient flows to the regions.",
+    )
+    .inputs(&[
+        arg("data", "The images, of shape (batch, channel, height, width)."),
+        arg("rois", "The regions, of shape (regions, 5): image, x1, y1, x2, y2."),
+    ])
+    .params::<RoiPoolingParam>()
+    .outputs(|_| 2)
+    .visible(|_| 1)
+    .output_names_by(|_| vec!["output".into(), "maxidx".into()])
+    .shape(infer_shape)
+    .dtype(infer_dtype)
+    .forward(forward)
+    .grad(Grad::Kernel(
+        Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::Some(&[1])).outputs(Deps::Some(&[1])),
+        None,
+    ));
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let [height, width] = pair("pooled_size", &p.get::<RoiPoolingParam>().pooled_size, 1)?.map(|d| d as i64);
+    expect_images("data", &io.ins[0])?;
+    io.assign_in(1, &Shape::new(&[io.outs[0].dim(0), 5]))?;
+    io.assign_in(0, &Shape::new(&[-1, io.outs[0].dim(1), -1, -1]))?;
+    let out = Shape::new(&[io.ins[1].dim(0), io.ins[0].dim(1), height, width]);
+    (0..2).try_for_each(|i| io.assign_out(i, &out))
+}
+
+fn infer_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    io.assign_out(1, DType::I32)?;
+    let Some(d) = io.ins[0].or(io.ins[1]).or(io.outs[0]) else { return Ok(()) };
+    (0..2).try_for_each(|i| io.assign_in(i, d))?;
+    io.assign_out(0, d)
+}
+
+fn shape(p: &RoiPoolingParam, data: &Shape) -> Result<RoiPoolShape> {
+    let dims = data.to_usize();
+    Ok(RoiPoolShape {
+        batch: dims[0],
+        channels: dims[1],
+        input: image_size(data),
+        output: pair("pooled_size", &p.pooled_size, 1)?,
+        scale: f64::from(p.spatial_scale),
+    })
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx, ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn forward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let s = shape(ctx.params(), ins[0].shape())?;
+    let (x, rois) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+    let [out, places] = outs else { return Err(Error::Internal("ROIPooling has two outputs".into())) };
+    let y = out.slice_mut::<T>()?;
+    let pooled = match places.wanted() {
+        true => roi_pool(&s, x, rois, y, places.slice_mut::<i32>()?),
+        false => with_scratch(y.len(), |places: &mut [i32]| roi_pool(&s, x, rois, y, places)),
+    };
+    pooled.map_err(|bad| {
+        Error::Value(format!(
+            "ROIPooling: region {bad} is of image {:?}, but there are {} images",
+            rois[5 * bad],
+            s.batch
+        ))
+    })
+}
+
+/// Inputs: gradient of the output, regions, places of the maxima. Outputs: gradients of data and regions.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    no_gradient(&mut outs[1])?;
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let s = shape(ctx.params(), outs[0].shape())?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (dy, rois, places) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<i32>()?);
+        roi_pool_backward(&s, rois, places, dy, outs[0].slice_mut::<T>()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn maxima_of_bins_and_their_gradient() {
+        let image = array(&(0..36).map(f64::from).collect::<Vec<_>>(), &[1, 1, 6, 6]);
+        let rois = array(&[0.0, 0.0, 0.0, 3.0, 3.0, 0.0, 1.5, 2.5, 4.5, 9.0], &[2, 5]);
+        let case = Case::new(&ROI_POOLING, &[("pooled_size", "(2, 2)"), ("spatial_scale", "1")]);
+        let y = case.run1(&[image.clone(), rois.clone()]).unwrap().to_vec::<f64>().unwrap();
+        assert_eq!(y, [7.0, 9.0, 19.0, 21.0, 33.0, 35.0, 0.0, 0.0]);
+        let head = array(&(1..9).map(f64::from).collect::<Vec<_>>(), &[2, 1, 2, 2]);
+        let grad = case.backward(&[image.clone(), rois], &[head]).unwrap()[0].to_vec::<f64>().unwrap();
+        assert_eq!((grad[7], grad[9], grad[19], grad[21], grad[33], grad[35]), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0));
+        assert_eq!(grad.iter().sum::<f64>(), 21.0);
+        for image_number in [-1.0, 1.0, f64::NAN] {
+            let rois = array(&[image_number, 0.0, 0.0, 3.0, 3.0], &[1, 5]);
+            assert!(case.run1(&[image.clone(), rois]).is_err());
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! `UpSampling`: images enlarged by whole factors.
+
+use ferromx_core::dtype::{bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::conv::{ConvEpilogue, ConvShape, conv_backward_data, conv_backward_weights, conv_forward};
+use ferromx_kernels::float::Real;
+use ferromx_kernels::resize::{Resize, nearest_resize, nearest_resize_backward};
+
+use super::{TYPES, expect_images, image_size};
+
+param_enum! {
+    /// What lies between the pixels.
+    pub enum SampleType { Bilinear = "bilinear", Nearest = "nearest" }
+}
+
+param_enum! {
+    /// How several inputs become one output.
+    pub enum MultiInputMode { Concat = "concat", Sum = "sum" }
+}
+
+params! {
+    /// Parameters of `UpSampling`.
+    pub struct UpSamplingParam {
+        /// The factor by which height and width grow.
+        scale: i32 = required, where 1..=i32::MAX;
+        /// Accepted for compatibility: the number of channels, which is that of the data.
+        num_filter: i32 = 0;
+        /// `nearest` repeats pixels; `bilinear` is a transposed convolution of each channel with weights of its own.
+        sample_type: SampleType = required;
+        /// Whether the channels of several inputs are joined or added, for `nearest`.
+        multi_input_mode: MultiInputMode = (MultiInputMode::Concat);
+        /// Number of inputs: the images, and for `bilinear` the weights besides.
+        num_args: i32 = required, where 1..=i32::MAX;
+        /// Accepted for compatibility: the most megabytes of temporary memory on a GPU.
+        workspace: u64 = 512;
+    }
+}
+
+/// Enlarging by whole factors.
+pub static UP_SAMPLING: OpDef = OpDef::new("UpSampling")
+    .doc(
+        "Enlarges images of shape (batch, channel, height, width) by a factor.\n\n\
+         `nearest` repeats each pixel: out[n, c, y, x] = data[n, c, y / scale, x / scale]. Further inputs may have other sizes that \
+         divide the output's; the channels of all are joined, or added with multi_input_mode `sum`. `bilinear` is a \
+         `Deconvolution` of each channel by itself, with weights of shape (channel, 1, k, k), k = 2 * scale - scale % 2, stride \
+         `scale` and padding ceil((scale - 1) / 2); initialise them with `Bilinear` for interpolation.",
+    )
+    .variadic("data", "The images; for `bilinear` one array of images and the weights.", "num_args")
+    .num_inputs_by(|p| {
+        let p = p.get::<UpSamplingParam>();
+        if p.sample_type == SampleType::Bilinear { 2 } else { p.num_args.max(1) as usize }
+    })
+    .input_names_by(|p| {
+        let p = p.get::<UpSamplingParam>();
+        match p.sample_type {
+            SampleType::Bilinear => vec!["data".into(), "weight".into()],
+            SampleType::Nearest => (0..p.num_args).map(|i| format!("arg{i}")).collect(),
+        }
+    })
+    .params::<UpSamplingParam>()
+    .shape(infer_shape)
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All), None));
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<UpSamplingParam>();
+    let scale = i64::from(p.scale);
+    expect_images("UpSampling: data", &io.ins[0])?;
+    let grown = |d: i64| if d < 0 { -1 } else { d * scale };
+    let (height, width) = (grown(io.ins[0].dim(2)), grown(io.ins[0].dim(3)));
+    if p.sample_type == SampleType::Bilinear {
+        ensure!(
+            io.ins.len() == 2,
+            "UpSampling with sample_type bilinear takes data and weight, not {} inputs",
+            io.ins.len()
+        );
+        let taps = 2 * scale - scale % 2;
+        io.assign_in(1, &Shape::new(&[io.ins[0].dim(1), 1, taps, taps]))?;
+        return io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), io.ins[0].dim(1), height, width]));
+    }
+    ensure!(io.ins.len() == p.num_args as usize, "num_args is {}, but {} inputs were given", p.num_args, io.ins.len());
+    let mut channels = 0;
+    for shape in io.ins.iter() {
+        expect_images("UpSampling: data", shape)?;
+        for (axis, size) in [(2, height), (3, width)] {
+            let d = shape.dim(axis);
+            ensure!(
+                d < 0 || size < 0 || (d > 0 && size % d == 0),
+                "UpSampling: the size {d} of the input {shape} does not divide {size}, that of the output"
+            );
+        }
+        channels = match (p.multi_input_mode, shape.dim(1)) {
+            (_, -1) => -1,
+            (MultiInputMode::Concat, c) if channels >= 0 => channels + c,
+            (MultiInputMode::Concat, _) => -1,
+            (MultiInputMode::Sum, c) => c,
+        };
+    }
+    if p.multi_input_mode == MultiInputMode::Sum {
+        let channels = io.ins.iter().map(|s| s.dim(1)).find(|c| *c >= 0).unwrap_or(-1);
+        (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &Shape::new(&[-1, channels, -1, -1])))?;
+    }
+    io.assign_out(0, &Shape::new(&[io.ins[0].dim(0), channels, height, width]))?;
+    let batch = Shape::new(&[io.outs[0].dim(0), -1, -1, -1]);
+    (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &batch))
+}
+
+/// The convolution of each channel whose gradient `bilinear` is.
+fn depthwise(p: &UpSamplingParam, data: &Shape) -> ConvShape {
+    let (dims, scale) = (data.to_usize(), p.scale as usize);
+    let both = |d: usize, first: usize| [first, d, d];
+    ConvShape {
+        batch: dims[0],
+        groups: dims[1],
+        in_channels: dims[1],
+        out_channels: dims[1],
+        input: [1, dims[2] * scale, dims[3] * scale],
+        kernel: both(2 * scale - scale % 2, 1),
+        stride: both(scale, 1),
+        pad: both((scale - 1).div_ceil(2), 0),
+        dilate: [1; 3],
+    }
+}
+
+/// The input as part of the output: how pixels are repeated, channels, and the first channel of the output.
+fn parts<'a>(
+    p: &UpSamplingParam,
+    shapes: impl Iterator<Item = &'a Shape> + 'a,
+    out: &Shape,
+) -> impl Iterator<Item = (Resize, usize, usize)> + 'a {
+    let (output, concat, mut first) = (image_size(out), p.multi_input_mode == MultiInputMode::Concat, 0);
+    shapes.map(move |shape| {
+        let channels = shape.dim(1) as usize;
+        let part = (Resize { input: image_size(shape), output }, channels, first);
+        first += if concat { channels } else { 0 };
+        part
+    })
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => forward_as::<T>(ctx.params(), ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn forward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let out = outs[0].shape().clone();
+    let y = outs[0].slice_mut::<T>()?;
+    if p.sample_type == SampleType::Bilinear {
+        let shape = depthwise(p, ins[0].shape());
+        conv_backward_data(&shape, ins[0].slice::<T>()?, ins[1].slice::<T>()?, y);
+        return Ok(());
+    }
+    let (image, plane) = (out.product(1..) as usize, out.product(2..) as usize);
+    let add = p.multi_input_mode == MultiInputMode::Sum;
+    for (i, (resize, channels, first)) in parts(p, ins.iter().map(In::shape), &out).enumerate() {
+        let x = ins[i].slice::<T>()?;
+        if channels * plane == image {
+            nearest_resize(&resize, add && i > 0, x, y);
+            continue;
+        }
+        let from = x.chunks_exact((x.len() / (out.dim(0) as usize).max(1)).max(1));
+        for (x, y) in from.zip(y.chunks_exact_mut(image.max(1))) {
+            nearest_resize(&resize, false, x, &mut y[first * plane..(first + channels) * plane]);
+        }
+    }
+    Ok(())
+}
+
+/// Inputs: gradient of the output, inputs. Outputs: gradients of the inputs.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => backward_as::<T>(ctx.params(), ins, outs),
+        other => Err(ctx.unsupported(other, TYPES)))
+}
+
+fn backward_as<T: Real>(p: &UpSamplingParam, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let dy = ins[0].slice::<T>()?;
+    if p.sample_type == SampleType::Bilinear {
+        let [x, w] = &ins[1..] else { return Err(Error::Internal("UpSampling reads data and weight".into())) };
+        let shape = depthwise(p, x.shape());
+        if outs[0].wanted() {
+            conv_forward(&shape, dy, w.slice::<T>()?, &ConvEpilogue::default(), outs[0].slice_mut::<T>()?);
+        }
+        if outs[1].wanted() {
+            conv_backward_weights(&shape, dy, x.slice::<T>()?, outs[1].slice_mut::<T>()?);
+        }
+        return Ok(());
+    }
+    let out = ins[0].shape();
+    let (image, plane) = (out.product(1..) as usize, out.product(2..) as usize);
+    for (i, (resize, channels, first)) in parts(p, ins[1..].iter().map(In::shape), out).enumerate() {
+        if !outs[i].wanted() {
+            continue;
+        }
+        let dx = outs[i].slice_mut::<T>()?;
+        if channels * plane == image {
+            nearest_resize_backward(&resize, dy, dx);
+            continue;
+        }
+        let own = dx.len() / (out.dim(0) as usize).max(1);
+        for (dx, dy) in dx.chunks_exact_mut(own.max(1)).zip(dy.chunks_exact(image.max(1))) {
+            nearest_resize_backward(&resize, &dy[first * plane..(first + channels) * plane], dx);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn images(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| (i * 7 % 13) as f64 / 4.0).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let nearest = [("sample_type", "nearest"), ("scale", "2"), ("num_args", "2")];
+        Case::new(&UP_SAMPLING, &nearest).check_gradient(&[images(&[2, 2, 2, 3]), images(&[2, 1, 4, 2])]);
+        let sum = [nearest[0], nearest[1], nearest[2], ("multi_input_mode", "sum")];
+        Case::new(&UP_SAMPLING, &sum).check_gradient(&[images(&[1, 2, 2, 1]), images(&[1, 2, 1, 2])]);
+        let bilinear = [("sample_type", "bilinear"), ("scale", "3"), ("num_args", "2"), ("num_filter", "2")];
+        Case::new(&UP_SAMPLING, &bilinear).check_gradient(&[images(&[1, 2, 2, 2]), images(&[2, 1, 5, 5])]);
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_are_refused() {
+        let attrs = [("sample_type", "nearest"), ("scale", "2"), ("num_args", "2")];
+        let shapes = |a: [i64; 4], b: [i64; 4]| Case::new(&UP_SAMPLING, &attrs).shapes(&[a.into(), b.into()]);
+        assert_eq!(shapes([1, 3, 4, 4], [1, 2, 2, 2]).unwrap()[0], [1, 5, 8, 8].into());
+        assert!(shapes([1, 3, 4, 4], [1, 2, 3, 3]).is_err());
+        assert!(shapes([1, 3, 4, 4], [1, 2, 16, 16]).is_err());
+        assert!(shapes([1, 3, 4, 4], [2, 2, 4, 4]).is_err());
+    }
+}
