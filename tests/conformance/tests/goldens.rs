@@ -19,7 +19,10 @@ macro_rules! families {
     };
 }
 
-families!(binary, conv, graphs, index, infer, init, layers, linalg, loss, optimizer, order, reduce, shape, unary);
+families!(
+    attention, binary, conv, graphs, index, infer, init, layers, legacy, linalg, loss, norm, optimizer, order, reduce, sequence,
+    shape, spatial, unary
+);
 
 #[test]
 fn every_family_is_run() {
