@@ -38,6 +38,13 @@ def layer(library, args):
     return {"": step}
 
 
+def chain(library, size):
+    shapes = {name: (size,) for name in workloads.CHAIN_INPUTS}
+    bound = Executor(library, workloads.chain_graph(library), shapes, training=False)
+    bound.fill(workloads.numbers)
+    return {"": lambda: bound.forward(False)}
+
+
 def bind_model(library, model):
     shapes = {"data": workloads.model_input(model), "softmax_label": (workloads.BATCH,)}
     return Executor(library, workloads.model_graph(library, model), shapes, training=True)
@@ -80,6 +87,8 @@ def main(path):
             return gemm(library, args["n"])
         if workload.kind == "layer":
             return layer(library, args)
+        if workload.kind == "chain":
+            return chain(library, args["size"])
         if workload.kind == "step":
             return training_step(library, args["model"])
         if workload.kind == "bind":

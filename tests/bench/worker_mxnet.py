@@ -70,6 +70,18 @@ def layer(args):
     return {"": forward}
 
 
+def chain(size):
+    shapes = {name: (size,) for name in workloads.CHAIN_INPUTS}
+    bound = workloads.chain_graph(Net).simple_bind(mx.cpu(), grad_req="null", **shapes)
+    fill(bound)
+
+    def forward():
+        bound.forward(is_train=False)
+        bound.outputs[0].wait_to_read()
+
+    return {"": forward}
+
+
 def bind_model(model):
     return workloads.model_graph(Net, model).simple_bind(
         mx.cpu(), grad_req="write", data=workloads.model_input(model), softmax_label=(workloads.BATCH,)
@@ -111,6 +123,8 @@ def prepare(workload):
         return gemm(args["n"])
     if workload.kind == "layer":
         return layer(args)
+    if workload.kind == "chain":
+        return chain(args["size"])
     if workload.kind == "step":
         return training_step(args["model"])
     if workload.kind == "bind":

@@ -14,13 +14,13 @@ def values(shape):
     return np.array(workloads.numbers(int(np.prod(shape))), dtype=np.float32).reshape(shape)
 
 
-def session(node, data, weights):
-    """A session for one operator on `data` whose weights are part of the model, as a function that runs it."""
+def session(nodes, inputs, weights):
+    """A session for operators on inputs of these shapes, whose weights are part of the model, as a function that runs it."""
     constants = [numpy_helper.from_array(values(shape), name) for name, shape in weights.items()]
     graph = helper.make_graph(
-        [node],
+        nodes,
         "layer",
-        [helper.make_tensor_value_info("data", TensorProto.FLOAT, data)],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, None)],
         constants,
     )
@@ -29,20 +29,22 @@ def session(node, data, weights):
     options.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
     running = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     binding = running.io_binding()
-    binding.bind_ortvalue_input("data", onnxruntime.OrtValue.ortvalue_from_numpy(values(data)))
+    for name, shape in inputs.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(values(shape)))
     binding.bind_output("output")
     return {"": lambda: running.run_with_iobinding(binding)}
 
 
 def gemm(n):
-    return session(helper.make_node("MatMul", ["data", "weight"], ["output"]), (n, n), {"weight": (n, n)})
+    node = helper.make_node("MatMul", ["data", "weight"], ["output"])
+    return session([node], {"data": (n, n)}, {"weight": (n, n)})
 
 
 def layer(args):
     data, filters = args["data"], args["filters"]
     if args["op"] == "FullyConnected":
         node = helper.make_node("Gemm", ["data", "weight", "bias"], ["output"], transB=1)
-        return session(node, data, {"weight": (filters, data[1]), "bias": (filters,)})
+        return session([node], {"data": data}, {"weight": (filters, data[1]), "bias": (filters,)})
     k, groups = args["kernel"], args.get("groups", 1)
     node = helper.make_node(
         "Conv",
@@ -53,13 +55,27 @@ def layer(args):
         pads=[k // 2] * 4,
         group=groups,
     )
-    return session(node, data, {"weight": (filters, data[1] // groups, k, k), "bias": (filters,)})
+    return session([node], {"data": data}, {"weight": (filters, data[1] // groups, k, k), "bias": (filters,)})
+
+
+def chain(size):
+    nodes = [
+        helper.make_node("Mul", ["a", "b"], ["product"]),
+        helper.make_node("Add", ["product", "c"], ["sum"]),
+        helper.make_node("Tanh", ["sum"], ["tanh"]),
+        helper.make_node("Neg", ["d"], ["minus"]),
+        helper.make_node("Exp", ["minus"], ["decay"]),
+        helper.make_node("Mul", ["tanh", "decay"], ["output"]),
+    ]
+    return session(nodes, {name: (size,) for name in workloads.CHAIN_INPUTS}, {})
 
 
 def prepare(workload):
     args = workload.args
     if workload.kind == "gemm":
         return gemm(args["n"])
+    if workload.kind == "chain":
+        return chain(args["size"])
     if workload.kind == "layer" and not args["backward"]:
         return layer(args)
     return {}  # it does not train, and its sessions are made from files

@@ -1,6 +1,7 @@
 """Runs workloads in PyTorch, eager, on the processor."""
 
 import os
+import shutil
 
 import numpy as np
 import torch
@@ -63,6 +64,20 @@ def layer(args):
     return steps
 
 
+def chain(size):
+    """Eager, and compiled, which needs a C++ compiler."""
+    inputs = [values((size,)) for _ in workloads.CHAIN_INPUTS]
+
+    def run(a, b, c, d):
+        return torch.tanh(a * b + c) * torch.exp(-d)
+
+    variants = {"eager": inference(lambda: run(*inputs))}
+    if shutil.which("g++"):
+        compiled = torch.compile(run)
+        variants["compiled"] = inference(lambda: compiled(*inputs))
+    return variants
+
+
 def model_modules(model):
     if model == "lenet":
         features = 50 * 2 * 2
@@ -105,6 +120,8 @@ def prepare(workload):
         return gemm(args["n"])
     if workload.kind == "layer":
         return layer(args)
+    if workload.kind == "chain":
+        return chain(args["size"])
     if workload.kind == "step":
         return {"foreach": training_step(args["model"], foreach=True), "fused": training_step(args["model"], fused=True)}
     if workload.kind == "copy":

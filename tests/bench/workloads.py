@@ -3,8 +3,9 @@
 from array import array
 from collections import namedtuple
 
-# `kind` says what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `step` (forward, backward
-# and an update of every parameter by SGD with momentum), `bind`, `copy` or `add`. `goal` is the ratio to the best peer.
+# `kind` says what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `chain` (elementwise
+# operators in a bound graph), `step` (forward, backward and an update of every parameter by SGD with momentum), `bind`, `copy` or
+# `add`. `goal` is the ratio to the best peer.
 Workload = namedtuple("Workload", "name kind args goal")
 
 BATCH = 32
@@ -39,6 +40,7 @@ WORKLOADS = [
     *both("Convolution 1x1 (32,64,56,56) -> 256", convolution, ((32, 64, 56, 56), 256, 1), (1.1, 1.0)),
     Workload("Convolution 7x7/2 (1,3,224,224) -> 64, forward", "layer", convolution((1, 3, 224, 224), 64, 7, 2), 1.0),
     *both("Depthwise convolution 3x3 (8,128,56,56)", depthwise, ((8, 128, 56, 56), 3), (1.0, 1.0)),
+    Workload("tanh(a*b+c)*exp(-d), 4M elements", "chain", dict(size=4 << 20), 2.0),
     Workload("LeNet training step", "step", dict(model="lenet"), 2.0),
     Workload("MLP 64-128-64-10 training step", "step", dict(model="mlp"), 2.0),
     Workload("LeNet simple_bind for training", "bind", dict(model="lenet"), 1.0),
@@ -57,6 +59,17 @@ def layer_attrs(args):
     k = args["kernel"]
     sizes = dict(kernel=(k, k), stride=(args["stride"],) * 2, pad=(k // 2,) * 2)
     return dict(num_filter=args["filters"], num_group=args["groups"], **sizes)
+
+
+CHAIN_INPUTS = ("a", "b", "c", "d")
+
+
+def chain_graph(net):
+    """tanh(a * b + c) * exp(-d)."""
+    a, b, c, d = map(net.variable, CHAIN_INPUTS)
+    total = net.apply("elemwise_add", "sum", [net.apply("elemwise_mul", "product", [a, b]), c])
+    decay = net.apply("exp", "decay", [net.apply("negative", "minus", [d])])
+    return net.apply("elemwise_mul", "result", [net.apply("tanh", "tanh", [total]), decay])
 
 
 def model_graph(net, model):
