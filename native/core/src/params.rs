@@ -350,6 +350,8 @@ dtype_set! {
     FloatDType [F16, F32, F64];
     /// The types that `norm` accumulates in.
     NormDType [F16, F32, F64, I32, I64, I8];
+    /// The types of random trials.
+    BernoulliDType [Bool, F16, F32, F64, I32, U8];
     /// The types that NumPy's sums are asked for.
     SumDType [Bool, F16, F32, F64, I32, I64, I8];
     /// The types of indices.

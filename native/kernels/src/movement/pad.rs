@@ -12,6 +12,8 @@ pub enum Padding<T> {
     Edge,
     /// The source mirrored at its border elements, which are not repeated.
     Reflect,
+    /// The source mirrored at its borders, so that border elements stand there twice.
+    Symmetric,
 }
 
 /// The source index for position `i` before the padding is taken off; `None` if there is none.
@@ -25,6 +27,10 @@ fn source<T>(mode: &Padding<T>, i: usize, before: usize, n: usize) -> Option<usi
         Padding::Reflect => {
             let at = at.rem_euclid(2 * last);
             Some(at.min(2 * last - at) as usize)
+        }
+        Padding::Symmetric => {
+            let at = at.rem_euclid(2 * n as isize);
+            Some(at.min(2 * n as isize - 1 - at) as usize)
         }
     }
 }

@@ -4,8 +4,11 @@
 mod binary;
 mod compare;
 mod diagonal;
+mod dynamic;
+mod einsum;
 mod init;
 mod joins;
+mod misc;
 mod moves;
 mod products;
 mod reduce;
@@ -52,6 +55,14 @@ pub static STATS: &[&OpDef] = stats::OPS;
 
 /// Products that sum over axes.
 pub static PRODUCTS: &[&OpDef] = products::OPS;
+
+/// Outputs whose shapes depend on the data.
+pub static DYNAMIC: &[&OpDef] = dynamic::OPS;
+/// Checks, special values, polynomials, masks.
+pub static MISC: &[&OpDef] = misc::OPS;
+
+/// Einstein's notation.
+pub static EINSUM: &[&OpDef] = einsum::OPS;
 
 /// The elements of an array of any type.
 fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {

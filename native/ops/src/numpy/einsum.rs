@@ -1,0 +1,428 @@
+//! Sums of products in Einstein's notation. Operands are contracted from left to right, each pair by batches of matrix products.
+
+use std::borrow::Cow;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
+use ferromx_kernels::gemm::MatRef;
+use ferromx_kernels::map::Elements;
+use ferromx_kernels::movement;
+use ferromx_kernels::par::{self, Plain};
+use ferromx_kernels::reduce::{self, Number, Sum};
+
+use super::{elements, elements_mut};
+use crate::linalg::product::MatrixElement;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&EINSUM];
+
+params! {
+    /// Parameters of `_npi_einsum`.
+    pub struct EinsumParam {
+        /// How many arrays there are.
+        num_args: i32 = required, where 1..=i32::MAX;
+        /// A letter for each axis of each array, arrays separated by commas, then `->` and the letters of the result. An ellipsis
+        /// stands for the axes that have no letter. Without `->` the result has the letters that occur once, in order.
+        subscripts: String = (String::new());
+        /// Has no effect on the result; products are always computed pair by pair.
+        optimize: i32 = 0;
+    }
+}
+
+pub static EINSUM: OpDef = OpDef::new("_npi_einsum")
+    .doc(
+        "The sum of products in Einstein's notation: letters that are not in the result are summed over.\n\n\
+         `ij,jk->ik` is the product of matrices, `ii` the trace, `ij->ji` the transposed matrix, `...ij,...jk->...ik` products of \
+         batches of matrices.",
+    )
+    .variadic("data", "The arrays, all of one type.", "num_args")
+    .params::<EinsumParam>()
+    .shape(einsum_shape)
+    .forward(|ctx, ins, outs| match outs[0].dtype() {
+        DType::F64 => forward::<f64>(ctx, ins, &mut outs[0]),
+        d if d.is_float() => forward::<f32>(ctx, ins, &mut outs[0]),
+        _ => forward::<i64>(ctx, ins, &mut outs[0]),
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| match ins[0].dtype() {
+            DType::F64 => backward::<f64>(ctx, ins, outs),
+            d if d.is_float() => backward::<f32>(ctx, ins, outs),
+            _ => backward::<i64>(ctx, ins, outs),
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+/// An axis: a letter, or for the axes under an ellipsis 255 minus the number of axes behind them.
+type Label = u8;
+
+/// The axes of the operands and of the result, and their lengths.
+struct Notation {
+    operands: Vec<Vec<Label>>,
+    result: Vec<Label>,
+    lengths: [usize; 256],
+}
+
+impl Notation {
+    /// Reads the notation for operands of whole shapes. An axis of length 1 is repeated where the same letter has another length.
+    fn new(text: &str, shapes: &[Dims]) -> Result<Notation> {
+        let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let (inputs, output) = match text.split_once("->") {
+            Some((inputs, output)) => (inputs, Some(output)),
+            None => (text.as_str(), None),
+        };
+        let terms: Vec<&str> = inputs.split(',').collect();
+        ensure!(
+            terms.len() == shapes.len(),
+            "subscripts '{text}' are for {} arrays, but {} were given",
+            terms.len(),
+            shapes.len()
+        );
+        let mut lengths = [1usize; 256];
+        let (mut operands, mut longest) = (Vec::new(), 0);
+        for (i, (term, dims)) in terms.iter().zip(shapes).enumerate() {
+            let letters = term.replace("...", "").len();
+            let hidden = dims.len().checked_sub(letters).filter(|n| *n == 0 || term.contains("..."));
+            let Some(hidden) = hidden else {
+                return Err(Error::Value(format!(
+                    "subscripts '{term}' do not fit array {i}, which has {} axes: write one letter for each, or an ellipsis",
+                    dims.len()
+                )));
+            };
+            longest = longest.max(hidden);
+            let labels = read_term(term, hidden)?;
+            for (label, n) in labels.iter().zip(dims) {
+                let (n, known) = (*n as usize, &mut lengths[usize::from(*label)]);
+                ensure!(
+                    *known == 1 || n == 1 || *known == n,
+                    "axis '{}' has length {n} in array {i}, but {known} before",
+                    name(*label)
+                );
+                *known = if n == 1 { *known } else { n };
+            }
+            operands.push(labels);
+        }
+        let result = match output {
+            Some(term) => read_term(term, longest)?,
+            None => implicit(&operands, longest),
+        };
+        for (i, label) in result.iter().enumerate() {
+            ensure!(!result[..i].contains(label), "axis '{}' is in the result of '{text}' twice", name(*label));
+            let there = operands.iter().any(|o| o.contains(label));
+            ensure!(there, "axis '{}' of the result of '{text}' is in none of the arrays", name(*label));
+        }
+        for (labels, dims) in operands.iter().zip(shapes) {
+            for (i, label) in labels.iter().enumerate() {
+                let first = labels.iter().position(|l| l == label).unwrap_or(i);
+                ensure!(dims[first] == dims[i], "axis '{}' of one array has two lengths", name(*label));
+            }
+        }
+        Ok(Notation { operands, result, lengths })
+    }
+
+    fn dims(&self, labels: &[Label]) -> Vec<usize> {
+        labels.iter().map(|l| self.lengths[usize::from(*l)]).collect()
+    }
+}
+
+fn name(label: Label) -> String {
+    if label.is_ascii_alphabetic() { char::from(label).to_string() } else { "...".to_string() }
+}
+
+/// The labels of a term, with `hidden` axes in place of the ellipsis.
+fn read_term(term: &str, hidden: usize) -> Result<Vec<Label>> {
+    let mut labels = Vec::new();
+    let (before, after) = term.split_once("...").unwrap_or((term, ""));
+    for (i, part) in [before, after].into_iter().enumerate() {
+        if i == 1 && term.contains("...") {
+            ensure!(hidden < 128, "an array has too many axes");
+            labels.extend((0..hidden).rev().map(|k| 255 - k as u8));
+        }
+        for c in part.bytes() {
+            ensure!(c.is_ascii_alphabetic(), "'{}' in subscripts '{term}' is no letter", char::from(c));
+            labels.push(c);
+        }
+    }
+    Ok(labels)
+}
+
+/// The axes under ellipses, then the letters that occur once, in order.
+fn implicit(operands: &[Vec<Label>], hidden: usize) -> Vec<Label> {
+    let count = |l: Label| operands.iter().flatten().filter(|o| **o == l).count();
+    let letters = (b'A'..=b'z').filter(|l| l.is_ascii_alphabetic() && count(*l) == 1);
+    (0..hidden).rev().map(|k| 255 - k as u8).chain(letters).collect()
+}
+
+fn einsum_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    if io.ins.iter().any(|s| !s.is_known()) {
+        return Ok(());
+    }
+    let shapes: Vec<Dims> = io.ins.iter().map(|s| s.dims().into()).collect();
+    let n = Notation::new(&p.get::<EinsumParam>().subscripts, &shapes)?;
+    let out = Shape::from_usize(&n.dims(&n.result));
+    io.assign_out(0, &out)
+}
+
+/// What sums of products are computed in.
+trait Lane: Number + Plain {
+    /// C_i = A_i B_i for row-major matrices of (m, k) and (k, n) elements that follow one another.
+    fn products(a: &[Self], b: &[Self], c: &mut [Self], size: (usize, usize, usize));
+}
+
+macro_rules! float_lane {
+    ($($t:ty)*) => {$(
+        impl Lane for $t {
+            fn products(a: &[Self], b: &[Self], c: &mut [Self], (m, k, n): (usize, usize, usize)) {
+                let a = |i: usize| MatRef::row_major(&a[i * m * k..][..m * k], m, k);
+                let b = |i: usize| MatRef::row_major(&b[i * k * n..][..k * n], k, n);
+                <$t as MatrixElement>::products(a, b, c, (m, n));
+            }
+        }
+    )*};
+}
+float_lane!(f32 f64);
+
+impl Lane for i64 {
+    fn products(a: &[Self], b: &[Self], c: &mut [Self], (m, k, n): (usize, usize, usize)) {
+        par::parallel_rows(c, n, (1 << 14) / (n * k).max(1), |row, c| {
+            let (a, b) = (&a[row * k..][..k], &b[row / m * k * n..][..k * n]);
+            c.fill(0);
+            for (x, b) in a.iter().zip(b.chunks_exact(n)) {
+                for (c, y) in c.iter_mut().zip(b) {
+                    *c = c.wrapping_add(x.wrapping_mul(*y));
+                }
+            }
+        });
+    }
+}
+
+/// An array whose axes have labels, no two alike.
+#[derive(Clone)]
+struct Tensor<'a, C: Clone> {
+    labels: Vec<Label>,
+    dims: Vec<usize>,
+    data: Cow<'a, [C]>,
+}
+
+/// A diagonal that was taken: the shape before, and the two axes, in whose place one stands at the end.
+type Diagonal = (Vec<usize>, (usize, usize));
+
+/// Takes the diagonals of axes with the same label, and removes axes of length 1 whose label has another length elsewhere.
+fn unique_labels(labels: &[Label], dims: &[usize], lengths: &[usize; 256]) -> (Vec<Diagonal>, Vec<Label>, Vec<usize>) {
+    let (mut labels, mut dims, mut diagonals) = (labels.to_vec(), dims.to_vec(), Vec::new());
+    while let Some((i, j)) = repeated(&labels) {
+        diagonals.push((dims.clone(), (i, j)));
+        let (label, n) = (labels[i], dims[i]);
+        for k in [j, i] {
+            labels.remove(k);
+            dims.remove(k);
+        }
+        labels.push(label);
+        dims.push(n);
+    }
+    let kept: Vec<usize> = (0..labels.len()).filter(|i| dims[*i] == lengths[usize::from(labels[*i])]).collect();
+    (diagonals, kept.iter().map(|i| labels[*i]).collect(), kept.iter().map(|i| dims[*i]).collect())
+}
+
+fn repeated(labels: &[Label]) -> Option<(usize, usize)> {
+    (0..labels.len()).find_map(|i| labels[i + 1..].iter().position(|l| *l == labels[i]).map(|k| (i, i + 1 + k)))
+}
+
+impl<'a, C: Lane> Tensor<'a, C> {
+    fn new(data: Elements<'a>, labels: &[Label], dims: &[usize], lengths: &[usize; 256]) -> Tensor<'a, C> {
+        let mut data = match C::view_any(data) {
+            Some(lanes) => Cow::Borrowed(lanes),
+            None => {
+                let mut lanes = vec![C::ZERO; data.len()];
+                C::load_any(data, 0, &mut lanes);
+                Cow::Owned(lanes)
+            }
+        };
+        let (diagonals, labels, left) = unique_labels(labels, dims, lengths);
+        for (dims, pair) in &diagonals {
+            let size = dims.iter().product::<usize>().checked_div(dims[pair.0]).unwrap_or(0);
+            let mut taken = vec![C::ZERO; size];
+            movement::diagonal(&data, dims, *pair, 0, &mut taken);
+            data = Cow::Owned(taken);
+        }
+        Tensor { labels, dims: left, data }
+    }
+
+    /// The axes in another order.
+    fn permuted(self, order: &[Label]) -> Tensor<'a, C> {
+        if self.labels == order {
+            return self;
+        }
+        let place = |l: &Label| self.labels.iter().position(|m| m == l).unwrap_or(0);
+        let perm: Vec<usize> = order.iter().map(place).collect();
+        let mut data = vec![C::ZERO; self.data.len()];
+        movement::transpose(&self.data, &self.dims, &perm, &mut data);
+        let dims = perm.iter().map(|i| self.dims[*i]).collect();
+        Tensor { labels: order.to_vec(), dims, data: Cow::Owned(data) }
+    }
+
+    /// Sums over the axes that nobody needs.
+    fn summed(self, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
+        let axes: Vec<usize> = (0..self.labels.len()).filter(|i| !needed(self.labels[*i])).collect();
+        if axes.is_empty() {
+            return self;
+        }
+        let keep = |i: &usize| !axes.contains(i);
+        let labels: Vec<Label> = (0..self.labels.len()).filter(keep).map(|i| self.labels[i]).collect();
+        let dims: Vec<usize> = (0..self.dims.len()).filter(keep).map(|i| self.dims[i]).collect();
+        let mut data = vec![C::ZERO; dims.iter().product()];
+        reduce::reduce::<Sum, C, C, C>(&self.data, &self.dims, &axes, &mut data);
+        Tensor { labels, dims, data: Cow::Owned(data) }
+    }
+
+    /// The product with another array, summed over the axes that nobody needs.
+    fn times(self, other: Tensor<'a, C>, needed: impl Fn(Label) -> bool) -> Tensor<'a, C> {
+        let (has_a, has_b) = (self.labels.clone(), other.labels.clone());
+        let a = self.summed(|l| needed(l) || has_b.contains(&l));
+        let b = other.summed(|l| needed(l) || has_a.contains(&l));
+        let both: Vec<Label> = a.labels.iter().copied().filter(|l| b.labels.contains(l)).collect();
+        let (batch, inner): (Vec<Label>, Vec<Label>) = both.iter().partition(|l| needed(**l));
+        let only = |t: &Tensor<'a, C>| t.labels.iter().copied().filter(|l| !both.contains(l)).collect::<Vec<_>>();
+        let (rows, columns) = (only(&a), only(&b));
+        let a = a.permuted(&[&batch[..], &rows, &inner].concat());
+        let b = b.permuted(&[&batch[..], &inner, &columns].concat());
+        let size = |t: &Tensor<'a, C>, from: usize, n: usize| t.dims[from..from + n].iter().product::<usize>();
+        let (m, k) = (size(&a, batch.len(), rows.len()), size(&b, batch.len(), inner.len()));
+        let n = size(&b, batch.len() + inner.len(), columns.len());
+        let labels = [&batch[..], &rows, &columns].concat();
+        let dims: Vec<usize> =
+            a.dims[..batch.len() + rows.len()].iter().chain(&b.dims[batch.len() + inner.len()..]).copied().collect();
+        let mut data = vec![C::ZERO; dims.iter().product()];
+        if !data.is_empty() && k > 0 {
+            C::products(&a.data, &b.data, &mut data, (m, k, n));
+        }
+        Tensor { labels, dims, data: Cow::Owned(data) }
+    }
+}
+
+/// Multiplies the operands and sums over what is not in the result.
+fn contract<'a, C: Lane>(operands: Vec<Tensor<'a, C>>, result: &[Label]) -> Tensor<'a, C> {
+    let mut left: Vec<Vec<Label>> = operands.iter().map(|t| t.labels.clone()).collect();
+    left.reverse();
+    left.pop();
+    let mut operands = operands.into_iter();
+    let one = || Tensor { labels: Vec::new(), dims: Vec::new(), data: Cow::Owned(vec![C::ONE]) };
+    let mut product = operands.next().unwrap_or_else(one);
+    for operand in operands {
+        left.pop();
+        product = product.times(operand, |l| result.contains(&l) || left.iter().flatten().any(|m| *m == l));
+    }
+    product.summed(|l| result.contains(&l)).permuted(result)
+}
+
+fn notation(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<Notation> {
+    let shapes: Vec<Dims> = ins.iter().map(|x| x.shape().dims().into()).collect();
+    Notation::new(&ctx.params::<EinsumParam>().subscripts, &shapes)
+}
+
+fn tensors<'a, C: Lane>(n: &Notation, ins: &[In<'a>]) -> Result<Vec<Tensor<'a, C>>> {
+    let tensor =
+        |(x, labels): (&In<'a>, &Vec<Label>)| Ok(Tensor::new(elements(x)?, labels, &x.shape().to_usize(), &n.lengths));
+    ins.iter().zip(&n.operands).map(tensor).collect()
+}
+
+fn forward<C: Lane>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let n = notation(ctx, ins)?;
+    let product = contract(tensors::<C>(&n, ins)?, &n.result);
+    C::store_any(&product.data, elements_mut(out)?);
+    Ok(())
+}
+
+/// The gradient of an operand is the product of the output's gradient and the other operands, summed over what the operand does
+/// not have, repeated along what only the operand has.
+fn backward<C: Lane>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (g, ins) = (&ins[0], &ins[1..]);
+    let n = notation(ctx, ins)?;
+    let operands = tensors::<C>(&n, ins)?;
+    let gradient = Tensor::new(elements(g)?, &n.result, &g.shape().to_usize(), &n.lengths);
+    for (i, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
+        let others = operands.iter().enumerate().filter(|(k, _)| *k != i).map(|(_, t)| t.clone());
+        let factors: Vec<_> = std::iter::once(gradient.clone()).chain(others).collect();
+        let (diagonals, labels, dims) = unique_labels(&n.operands[i], &out.shape().to_usize(), &n.lengths);
+        let known: Vec<Label> =
+            labels.iter().copied().filter(|l| factors.iter().any(|t| t.labels.contains(l))).collect();
+        let product = contract(factors, &known);
+        let small: Vec<usize> = labels.iter().zip(&dims).map(|(l, d)| if known.contains(l) { *d } else { 1 }).collect();
+        let mut data = vec![C::ZERO; dims.iter().product()];
+        movement::broadcast_to(&product.data, &small, (&mut data, &dims));
+        for (dims, pair) in diagonals.iter().rev() {
+            let mut whole = vec![C::ZERO; dims.iter().product()];
+            movement::diagonal_assign(&data, (&mut whole, dims), *pair, 0);
+            data = whole;
+        }
+        C::store_any(&data, elements_mut(out)?);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    fn counted(dims: &[i64]) -> ferromx_core::ndarray::NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| (i * 5 % 7) as f64 / 3.0 - 1.0).collect::<Vec<_>>(), dims)
+    }
+
+    fn case(subscripts: &str, n: usize) -> Case {
+        Case::new(&EINSUM, &[("num_args", &n.to_string()), ("subscripts", subscripts)])
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for (subscripts, dims) in [
+            ("ij,jk->ik", &[&[2, 3][..], &[3, 2]][..]),
+            ("ij,jk", &[&[2, 3], &[3, 2]]),
+            ("ii->i", &[&[3, 3]]),
+            ("ii", &[&[3, 3]]),
+            ("ij->", &[&[2, 3]]),
+            ("ij,ij->ij", &[&[2, 3], &[2, 3]]),
+            ("...ij,...jk->...ik", &[&[2, 2, 3], &[3, 2]]),
+            ("ij,jk,kl->il", &[&[2, 3], &[3, 2], &[2, 2]]),
+            (",ij->ij", &[&[], &[2, 3]]),
+            ("ij,k->ij", &[&[2, 3], &[2]]),
+            ("iij,jk->ik", &[&[2, 2, 3], &[3, 2]]),
+            ("ij,kj->ik", &[&[2, 1], &[2, 3]]),
+            ("i...,j...->ij...", &[&[2, 3], &[2, 1]]),
+            ("ij,ik,il->jkl", &[&[2, 2], &[2, 3], &[2, 2]]),
+        ] {
+            case(subscripts, dims.len()).check_gradient(&dims.iter().map(|d| counted(d)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_exact() {
+        let (a, b) = (vector(DType::I32, &[1.0, 2.0]), vector(DType::I32, &[3.0, 4.0]));
+        let y = case("i,i", 2).run1(&[a.clone(), b.clone()]).unwrap();
+        assert_eq!((y.shape(), y.to_vec::<i32>().unwrap()), (&Shape::new(&[]), vec![11]));
+        assert_eq!(case("i,j->ji", 2).run1(&[a, b]).unwrap().to_vec::<i32>().unwrap(), [3, 6, 4, 8]);
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let error = |subscripts: &str, dims: &[&[i64]]| {
+            let shapes: Vec<_> = dims.iter().map(|d| Shape::new(d)).collect();
+            case(subscripts, dims.len()).shapes(&shapes).unwrap_err().to_string()
+        };
+        assert!(error("ij->ij", &[&[2, 3], &[2, 3]]).contains("are for 1 arrays"));
+        assert!(error("ij", &[&[2, 3, 4]]).contains("has 3 axes"));
+        assert!(error("ij->ii", &[&[2, 3]]).contains("twice"));
+        assert!(error("ij->iq", &[&[2, 3]]).contains("in none of the arrays"));
+        assert!(error("ij,jk->ik", &[&[2, 3], &[2, 2]]).contains("length 2 in array 1, but 3 before"));
+        assert!(error("i.j->ij", &[&[2, 3]]).contains("axes"));
+        assert!(error("1j->j", &[&[2, 3]]).contains("no letter"));
+    }
+}
