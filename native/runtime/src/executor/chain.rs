@@ -12,8 +12,8 @@ use super::plan::{Kernel, Work};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::Entries;
 
-/// Elements of a block. A few such pieces of working memory fit the first-level cache or little more, and the cost of calling a
-/// kernel is spread over enough of them.
+/// Elements of a block. The working memory of a chain fits the second-level cache and in part the first; smaller blocks cost more calls,
+/// and interrupt the streams from memory before the processor has learnt to fetch them ahead.
 const BLOCK: usize = 1 << 13;
 
 /// A chain before its operands are checked.
@@ -39,8 +39,8 @@ impl Pieces<'_> {
         self.live.iter().find(|(other, ..)| *other == e).map(|(_, piece, _)| *piece)
     }
 
-    /// A piece for an entry: a free one, or a new one. None is overwritten by the kernel that reads it, since kernels are faster out of
-    /// place as long as all lies in the first-level cache.
+    /// A piece for an entry: a free one, or a new one. None is overwritten by the kernel that reads it: kernels in place copy what
+    /// they read first, which is slower as long as all lies in the cache.
     fn give(&mut self, e: Entry, last: usize) -> usize {
         let piece = self.free.pop().unwrap_or_else(|| {
             self.count += 1;
