@@ -8,6 +8,7 @@ pub mod broadcast;
 pub mod conv;
 pub mod correlation;
 pub mod ctc;
+pub mod detection;
 pub mod dropout;
 pub mod float;
 pub mod gemm;

@@ -12,6 +12,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::broadcast::EXPAND,
     crate::contrib::ATTENTION,
     crate::contrib::DEFORMABLE,
+    crate::contrib::DETECTION,
     crate::contrib::ELEMENTWISE,
     crate::elemwise::UNARY,
     crate::elemwise::BINARY,

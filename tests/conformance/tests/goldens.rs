@@ -20,8 +20,8 @@ macro_rules! families {
 }
 
 families!(
-    attention, binary, conv, graphs, index, infer, init, layers, legacy, linalg, loss, norm, optimizer, order, reduce, sequence,
-    shape, spatial, unary
+    attention, binary, conv, detection, graphs, index, infer, init, layers, legacy, linalg, loss, norm, optimizer,
+    order, reduce, sequence, shape, spatial, unary
 );
 
 #[test]

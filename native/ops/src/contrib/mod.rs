@@ -2,6 +2,7 @@
 
 mod attention;
 mod deformable;
+mod detection;
 mod elementwise;
 
 use ferromx_core::op::OpDef;
@@ -10,5 +11,7 @@ use ferromx_core::op::OpDef;
 pub static ATTENTION: &[&OpDef] = attention::OPS;
 /// Deformable convolutions.
 pub static DEFORMABLE: &[&OpDef] = deformable::OPS;
+/// Object detection.
+pub static DETECTION: &[&OpDef] = detection::OPS;
 /// Element by element.
 pub static ELEMENTWISE: &[&OpDef] = elementwise::OPS;

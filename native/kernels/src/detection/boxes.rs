@@ -1,0 +1,209 @@
+//! Overlaps of boxes, boxes relative to anchors, and matching by scores.
+
+use crate::float::{Accum, Real};
+use crate::par;
+use crate::sort::{self, Order, SortKey};
+use num_traits::{Float, Zero};
+
+use super::wide;
+
+/// Elements of a parallel chunk.
+const GRAIN: usize = 1 << 13;
+
+/// What the four numbers of a box mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxFormat {
+    /// Left, top, right, bottom.
+    Corner,
+    /// The centre (x, y), width, height.
+    Center,
+}
+
+impl BoxFormat {
+    /// Left, top, right, bottom.
+    #[inline(always)]
+    pub(super) fn corners<A: Accum>(self, b: [A; 4]) -> [A; 4] {
+        if self == BoxFormat::Corner {
+            return b;
+        }
+        let (w, h) = (half(b[2]), half(b[3]));
+        [b[0] - w, b[1] - h, b[0] + w, b[1] + h]
+    }
+
+    /// A box of corners in this format.
+    #[inline(always)]
+    pub(super) fn of_corners<A: Accum>(self, b: [A; 4]) -> [A; 4] {
+        if self == BoxFormat::Corner {
+            return b;
+        }
+        [half(b[0] + b[2]), half(b[1] + b[3]), b[2] - b[0], b[3] - b[1]]
+    }
+}
+
+#[inline(always)]
+fn half<A: Accum>(x: A) -> A {
+    x * A::of(0.5f32)
+}
+
+/// A box with its area, ready to be compared with others.
+#[derive(Clone, Copy)]
+pub(super) struct Area<A> {
+    corners: [A; 4],
+    area: A,
+}
+
+impl<A: Accum> Area<A> {
+    /// The box of these corners; one that is upside down has no area.
+    #[inline(always)]
+    pub(super) fn new(corners: [A; 4]) -> Self {
+        let (w, h) = (corners[2] - corners[0], corners[3] - corners[1]);
+        Area { corners, area: if w < A::zero() || h < A::zero() { A::zero() } else { w * h } }
+    }
+
+    /// The area of the intersection divided by that of the union.
+    #[inline(always)]
+    pub(super) fn iou(&self, other: &Self) -> A {
+        let (a, b) = (&self.corners, &other.corners);
+        let w = (a[2].min(b[2]) - a[0].max(b[0])).max(A::zero());
+        let h = (a[3].min(b[3]) - a[1].max(b[1])).max(A::zero());
+        let common = w * h;
+        if common <= A::zero() { A::zero() } else { common / (self.area + other.area - common) }
+    }
+}
+
+/// Intersection over union of every box of `left` with every box of `right`: `out` has a row for each on the left.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn box_iou<T: Real>(left: &[T], right: &[T], format: BoxFormat, out: &mut [T]) {
+    let area = |b: &[T]| Area::<T::Acc>::new(format.corners(wide(b)));
+    let right: Vec<_> = right.chunks_exact(4).map(area).collect();
+    let cols = right.len();
+    assert_eq!(out.len(), left.len() / 4 * cols, "the overlaps do not fit");
+    par::parallel_rows(out, cols, (GRAIN / cols.max(1)).max(1), |row, out| {
+        let left = area(&left[4 * row..]);
+        out.iter_mut().zip(&right).for_each(|(out, right)| *out = left.iou(right).store());
+    });
+}
+
+/// The training targets of boxes relative to the anchors that they belong to.
+///
+/// `samples` and `matches` have one number for each of `anchors`, grouped by examples; a sample above one half is positive,
+/// its match is the number of a box among the example's `refs`. Positive samples get (offset of the centre / anchor size,
+/// log of the ratio of sizes), minus `means`, over `stds`, and a mask of ones; others zeros.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn box_encode<T: Real>(
+    (samples, matches): (&[T], &[T]),
+    (anchors, refs): (&[T], &[T]),
+    (means, stds): (&[T], &[T]),
+    examples: usize,
+    (targets, masks): (&mut [T], &mut [T]),
+) {
+    let per_example = samples.len().checked_div(examples).unwrap_or(0).max(1);
+    let refs_each = refs.len().checked_div(4 * examples).unwrap_or(0);
+    let (means, stds) = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));
+    par::parallel_rows2((targets, 4), (masks, 4), GRAIN, |i, target, mask| {
+        let at = T::Acc::of(matches[i]).wide();
+        let positive = T::Acc::of(samples[i]).wide() > 0.5 && at >= 0.0 && (at as usize) < refs_each;
+        mask.fill(if positive { T::from_f32(1.0) } else { T::default() });
+        if !positive {
+            return target.fill(T::default());
+        }
+        let reference = &refs[4 * (i / per_example * refs_each + at as usize)..];
+        let anchor = BoxFormat::Center.of_corners(wide::<T::Acc, T>(&anchors[4 * i..]));
+        let wanted = BoxFormat::Center.of_corners(wide::<T::Acc, T>(reference));
+        let codes = [
+            (wanted[0] - anchor[0]) / anchor[2],
+            (wanted[1] - anchor[1]) / anchor[3],
+            (wanted[2] / anchor[2]).ln(),
+            (wanted[3] / anchor[3]).ln(),
+        ];
+        for (k, code) in codes.into_iter().enumerate() {
+            target[k] = ((code - means[k]) / stds[k]).store();
+        }
+    });
+}
+
+/// How [`box_decode`] turns codes into boxes.
+#[derive(Clone, Copy, Debug)]
+pub struct Decoding {
+    /// What the anchors are.
+    pub format: BoxFormat,
+    /// Factors of the codes.
+    pub stds: [f32; 4],
+    /// The largest code of a size; not positive for no limit.
+    pub clip: f32,
+}
+
+/// The inverse of [`box_encode`]: boxes as corners from codes, and anchors that all examples share.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn box_decode<T: Real>(codes: &[T], anchors: &[T], how: &Decoding, out: &mut [T]) {
+    assert_eq!(codes.len(), out.len(), "the boxes do not fit");
+    let stds = how.stds.map(T::Acc::of);
+    let clip = T::Acc::of(how.clip);
+    let size = |code: T::Acc, anchor: T::Acc| {
+        let code = if clip > T::Acc::zero() { code.min(clip) } else { code };
+        half(code.exponential() * anchor)
+    };
+    let count = (anchors.len() / 4).max(1);
+    par::parallel_rows(out, 4, GRAIN, |i, out| {
+        let anchor = wide::<T::Acc, T>(&anchors[4 * (i % count)..]);
+        let [ax, ay, aw, ah] = match how.format {
+            BoxFormat::Corner => BoxFormat::Center.of_corners(anchor),
+            BoxFormat::Center => anchor,
+        };
+        let code = wide::<T::Acc, T>(&codes[4 * i..]);
+        let (x, y) = (code[0] * stds[0] * aw + ax, code[1] * stds[1] * ah + ay);
+        let (w, h) = (size(code[2] * stds[2], aw), size(code[3] * stds[3], ah));
+        let corners = [x - w, y - h, x + w, y + h];
+        out.iter_mut().zip(corners).for_each(|(out, c)| *out = c.store());
+    });
+}
+
+/// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until a score is not better
+/// than `threshold` or `topk` pairs are found. `row_of` and `col_of` get, for each row, its column, and the reverse; -1
+/// for those left over. Of equal scores the first wins.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn bipartite_matching<T: Real + SortKey>(
+    scores: &[T],
+    (rows, cols): (usize, usize),
+    order: Order,
+    threshold: f32,
+    topk: Option<usize>,
+    (row_of, col_of): (&mut [T], &mut [T]),
+) {
+    let cells = rows * cols;
+    let none = T::from_f32(-1.0);
+    par::parallel_rows2((row_of, rows), (col_of, cols), (GRAIN / cells.max(1)).max(1), |b, row_of, col_of| {
+        row_of.fill(none);
+        col_of.fill(none);
+        let scores = &scores[b * cells..][..cells];
+        let mut places = vec![0i64; cells];
+        sort::argsort(scores, cells, order, &mut places);
+        let (mut rows_free, mut cols_free) = (vec![true; rows], vec![true; cols]);
+        let mut left = topk.unwrap_or(usize::MAX);
+        for place in places {
+            let (row, col) = (place as usize / cols, place as usize % cols);
+            if !rows_free[row] || !cols_free[col] {
+                continue;
+            }
+            let score = scores[place as usize].to_f32();
+            let better = if order == Order::Ascending { score < threshold } else { score > threshold };
+            if !better {
+                break;
+            }
+            (rows_free[row], cols_free[col]) = (false, false);
+            (row_of[row], col_of[col]) = (T::from_f64(col as f64), T::from_f64(row as f64));
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+        }
+    });
+}

@@ -1,0 +1,298 @@
+//! The single shot detector (Liu et al., "SSD: Single Shot MultiBox Detector", 2016): its anchors, their training targets,
+//! and the boxes found.
+
+use crate::math;
+use crate::par;
+
+use super::boxes::Area;
+use super::wide;
+
+/// Anchors around the cells of a map, in units of the picture's size.
+#[derive(Clone, Debug)]
+pub struct Anchors {
+    /// Height and width of the map.
+    pub map: (usize, usize),
+    /// Sizes; the first one is combined with every ratio, the others with the first ratio.
+    pub sizes: Vec<f32>,
+    /// Ratios of width and height.
+    pub ratios: Vec<f32>,
+    /// Distances of cells (down, across); by default they fill the picture.
+    pub steps: Option<(f32, f32)>,
+    /// The place of the centre in a cell (down, across).
+    pub offsets: (f32, f32),
+    /// Whether boxes are cut off at the picture's edge.
+    pub clip: bool,
+}
+
+impl Anchors {
+    /// Anchors of one cell.
+    pub fn per_cell(&self) -> usize {
+        (self.sizes.len() + self.ratios.len()).saturating_sub(1)
+    }
+}
+
+/// Writes the corners of all anchors: cells row by row, and for each the sizes, then the other ratios.
+///
+/// # Panics
+/// If the length does not fit.
+pub fn priors(anchors: &Anchors, out: &mut [f32]) {
+    let (height, width) = anchors.map;
+    let (down, across) = anchors.steps.unwrap_or((1.0 / height as f32, 1.0 / width as f32));
+    let aspect = height as f32 / width as f32;
+    let first = anchors.ratios.first().map_or(1.0, |r| r.sqrt());
+    let sizes = anchors.sizes.iter().map(|size| (*size, first));
+    let ratios = anchors.ratios.iter().skip(1).map(|ratio| (anchors.sizes[0], ratio.sqrt()));
+    let halves: Vec<(f32, f32)> =
+        sizes.chain(ratios).map(|(size, root)| (size * aspect * root / 2.0, size / root / 2.0)).collect();
+    assert_eq!(out.len(), 4 * height * width * halves.len(), "the anchors do not fit");
+    for (cell, out) in out.chunks_exact_mut(4 * halves.len()).enumerate() {
+        let x = ((cell % width) as f32 + anchors.offsets.1) * across;
+        let y = ((cell / width) as f32 + anchors.offsets.0) * down;
+        for ((w, h), out) in halves.iter().zip(out.chunks_exact_mut(4)) {
+            out.copy_from_slice(&[x - w, y - h, x + w, y + h]);
+        }
+    }
+    if anchors.clip {
+        out.iter_mut().for_each(|x| *x = x.clamp(0.0, 1.0));
+    }
+}
+
+/// Which anchors without an object are trained on as background.
+#[derive(Clone, Copy, Debug)]
+pub struct NegativeMining {
+    /// How many for each positive anchor.
+    pub ratio: f32,
+    /// Only those whose best overlap with an object is smaller.
+    pub overlap_below: f32,
+    /// How many at least.
+    pub minimum: usize,
+}
+
+/// How [`multibox_targets`] assigns objects to anchors.
+#[derive(Clone, Copy, Debug)]
+pub struct Targets {
+    /// Numbers in a label: class, left, top, right, bottom, more.
+    pub label_width: usize,
+    /// An anchor belongs to the object that it overlaps most, if by more than this; not positive for the best anchors only.
+    pub overlap: f32,
+    /// The class of anchors that are not trained on.
+    pub ignore: f32,
+    /// All anchors without an object are background if absent.
+    pub mining: Option<NegativeMining>,
+    /// What the codes are divided by.
+    pub variances: [f32; 4],
+}
+
+/// The state of an anchor.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Ignored,
+    Background,
+    Object(usize),
+}
+
+/// The training targets of all examples: codes of boxes and their masks (four for each anchor), and classes (one for each).
+///
+/// `labels` has the same number of rows for each example, those behind the last object with class -1; `scores` has
+/// (classes, anchors) numbers for each example, class 0 being the background.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn multibox_targets(
+    anchors: &[f32],
+    labels: &[f32],
+    scores: &[f32],
+    examples: usize,
+    how: &Targets,
+    (codes, masks, classes): (&mut [f32], &mut [f32], &mut [f32]),
+) {
+    let count = anchors.len() / 4;
+    let (label_len, score_len) = (labels.len() / examples.max(1), scores.len() / examples.max(1));
+    let areas: Vec<Area<f32>> = anchors.chunks_exact(4).map(|a| Area::new(wide(a))).collect();
+    let objects = |example: usize| -> Vec<&[f32]> {
+        let labels = labels[example * label_len..][..label_len].chunks_exact(how.label_width);
+        labels.take_while(|l| l[0] != -1.0).collect()
+    };
+    let mut roles = vec![Role::Ignored; examples * count];
+    par::parallel_rows(&mut roles, count, 1, |example, roles| {
+        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], how, roles);
+    });
+    par::parallel_rows(classes, count, 1, |example, classes| {
+        let objects = objects(example);
+        for (class, role) in classes.iter_mut().zip(&roles[example * count..]) {
+            *class = match role {
+                Role::Ignored => how.ignore,
+                Role::Background => 0.0,
+                Role::Object(o) => objects[*o][0] + 1.0,
+            };
+        }
+    });
+    par::parallel_rows2((codes, 4 * count), (masks, 4 * count), 1, |example, codes, masks| {
+        let objects = objects(example);
+        let places = codes.chunks_exact_mut(4).zip(masks.chunks_exact_mut(4)).zip(anchors.chunks_exact(4));
+        for (((code, mask), anchor), role) in places.zip(&roles[example * count..]) {
+            let assigned = match role {
+                Role::Object(o) => Some(encode(anchor, &objects[*o][1..], how.variances)),
+                _ => None,
+            };
+            mask.fill(if assigned.is_some() { 1.0 } else { 0.0 });
+            code.copy_from_slice(&assigned.unwrap_or_default());
+        }
+    });
+}
+
+fn encode(anchor: &[f32], object: &[f32], variances: [f32; 4]) -> [f32; 4] {
+    let center = |b: &[f32]| [(b[0] + b[2]) * 0.5, (b[1] + b[3]) * 0.5, b[2] - b[0], b[3] - b[1]];
+    let (a, o) = (center(anchor), center(object));
+    let codes = [(o[0] - a[0]) / a[2], (o[1] - a[1]) / a[3], (o[2] / a[2]).ln(), (o[3] / a[3]).ln()];
+    std::array::from_fn(|k| codes[k] / variances[k])
+}
+
+/// The roles of all anchors of one example.
+fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], how: &Targets, roles: &mut [Role]) {
+    if objects.is_empty() {
+        return;
+    }
+    let objects: Vec<Area<f32>> = objects.iter().map(|o| Area::new(wide(&o[1..]))).collect();
+    let overlaps: Vec<f32> = anchors.iter().flat_map(|a| objects.iter().map(move |o| a.iou(o))).collect();
+    let rows = || overlaps.chunks_exact(objects.len());
+    best_anchors(&overlaps, objects.len(), roles);
+    let best: Vec<(usize, f32)> = rows().map(best_object).collect();
+    if how.overlap > 0.0 {
+        for (role, (object, overlap)) in roles.iter_mut().zip(&best) {
+            if *role == Role::Ignored && *overlap > how.overlap {
+                *role = Role::Object(*object);
+            }
+        }
+    }
+    match how.mining {
+        None => roles.iter_mut().filter(|r| **r == Role::Ignored).for_each(|r| *r = Role::Background),
+        Some(mining) => mine(&mining, &best, scores, roles),
+    }
+}
+
+/// Gives each object the free anchor that overlaps it most, largest overlap first.
+fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
+    let mut free = vec![true; objects];
+    // Each object's best free anchor is looked for again only when another object has taken it.
+    let search = |object: usize, roles: &[Role]| {
+        let column = overlaps.iter().skip(object).step_by(objects).enumerate();
+        column
+            .filter(|(i, _)| roles[*i] == Role::Ignored)
+            .fold((usize::MAX, 1e-6f32), |best, (i, overlap)| if *overlap > best.1 { (i, *overlap) } else { best })
+    };
+    let mut best: Vec<(usize, f32)> = (0..objects).map(|o| search(o, roles)).collect();
+    loop {
+        // Of equal overlaps that with the first anchor counts, then that with the first object.
+        let candidates = (0..objects).filter(|o| free[*o] && best[*o].0 != usize::MAX);
+        let better = |a: usize, b: usize| best[a].1 > best[b].1 || best[a].1 == best[b].1 && best[a].0 < best[b].0;
+        let Some(object) = candidates.reduce(|a, b| if better(b, a) { b } else { a }) else { return };
+        let anchor = best[object].0;
+        roles[anchor] = Role::Object(object);
+        free[object] = false;
+        for other in (0..objects).filter(|o| free[*o]) {
+            if best[other].0 == anchor {
+                best[other] = search(other, roles);
+            }
+        }
+    }
+}
+
+/// The first object with the largest overlap.
+fn best_object(overlaps: &[f32]) -> (usize, f32) {
+    let better = |best: (usize, f32), (i, overlap): (usize, &f32)| if *overlap > best.1 { (i, *overlap) } else { best };
+    overlaps.iter().enumerate().fold((0, -1.0), better)
+}
+
+/// Makes those anchors background that look least like it, so that training sees the hard ones.
+fn mine(mining: &NegativeMining, best: &[(usize, f32)], scores: &[f32], roles: &mut [Role]) {
+    let count = roles.len();
+    let positive = roles.iter().filter(|r| matches!(r, Role::Object(_))).count();
+    let wanted = ((positive as f32 * mining.ratio) as usize).max(mining.minimum).min(count - positive);
+    let background = |i: usize| {
+        let column = || scores.iter().skip(i).step_by(count);
+        let top = column().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+        let sum: f32 = column().map(|s| (s - top).exp()).sum();
+        (scores[i] - top).exp() / sum
+    };
+    let candidates = (0..count).filter(|i| roles[*i] == Role::Ignored && best[*i].1 < mining.overlap_below);
+    let mut hard: Vec<(f32, usize)> = candidates.map(|i| (background(i), i)).collect();
+    hard.sort_by(|a, b| a.0.total_cmp(&b.0));
+    hard.into_iter().take(wanted).for_each(|(_, i)| roles[i] = Role::Background);
+}
+
+/// How [`detections`] turns predictions into boxes.
+#[derive(Clone, Copy, Debug)]
+pub struct Detection {
+    /// The class of the background.
+    pub background: usize,
+    /// Whether boxes are cut off at the picture's edge.
+    pub clip: bool,
+    /// Boxes with a smaller probability are left out.
+    pub threshold: f32,
+    /// A box is suppressed where its overlap with a better one reaches this; none if absent.
+    pub overlap: Option<f32>,
+    /// Boxes suppress those of every class.
+    pub force: bool,
+    /// What the codes are multiplied by.
+    pub variances: [f32; 4],
+    /// How many of the best boxes count.
+    pub topk: Option<usize>,
+}
+
+/// For each example, one row (class, probability, left, top, right, bottom) for each anchor, best first; -1 as the class of
+/// those that are suppressed, rows of -1 where there is no box. `scores` has (classes, anchors) numbers for each example;
+/// classes in the result are counted without the background.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usize, how: &Detection, out: &mut [f32]) {
+    let count = anchors.len() / 4;
+    let score_len = scores.len() / examples.max(1);
+    par::parallel_rows(out, 6 * count, 1, |example, out| {
+        out.fill(-1.0);
+        let mut rows = found(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, how);
+        if let Some(overlap) = how.overlap {
+            rows.sort_by(|a, b| b[1].total_cmp(&a[1]));
+            rows.truncate(how.topk.unwrap_or(usize::MAX));
+            let areas: Vec<Area<f32>> = rows.iter().map(|r| Area::new(wide(&r[2..]))).collect();
+            for i in 0..rows.len() {
+                let class = rows[i][0];
+                if class < 0.0 {
+                    continue;
+                }
+                for j in i + 1..rows.len() {
+                    let rival = rows[j][0] >= 0.0 && (how.force || rows[j][0] == class);
+                    if rival && areas[i].iou(&areas[j]) >= overlap {
+                        rows[j][0] = -1.0;
+                    }
+                }
+            }
+        }
+        out.chunks_exact_mut(6).zip(&rows).for_each(|(out, row)| out.copy_from_slice(row));
+    });
+}
+
+/// The boxes of one example whose most probable class is not the background, in the order of the anchors.
+fn found(scores: &[f32], codes: &[f32], anchors: &[f32], how: &Detection) -> Vec<[f32; 6]> {
+    let count = anchors.len() / 4;
+    let limit = |x: f32| if how.clip { x.clamp(0.0, 1.0) } else { x };
+    let mut rows = Vec::new();
+    for i in 0..count {
+        let column = scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| *k != how.background);
+        let better = |best: (usize, f32), (k, p): (usize, &f32)| if *p > best.1 { (k, *p) } else { best };
+        let (class, probability) = column.fold((how.background, -1.0), better);
+        if class == how.background || probability < how.threshold {
+            continue;
+        }
+        let class = class - usize::from(class > how.background);
+        let (a, code) = (&anchors[4 * i..], &codes[4 * i..]);
+        let (width, height) = (a[2] - a[0], a[3] - a[1]);
+        let x = code[0] * how.variances[0] * width + (a[0] + a[2]) / 2.0;
+        let y = code[1] * how.variances[1] * height + (a[1] + a[3]) / 2.0;
+        let w = math::exp(code[2] * how.variances[2]) * width / 2.0;
+        let h = math::exp(code[3] * how.variances[3]) * height / 2.0;
+        rows.push([class as f32, probability, limit(x - w), limit(y - h), limit(x + w), limit(y + h)]);
+    }
+    rows
+}

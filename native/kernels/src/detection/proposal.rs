@@ -1,0 +1,154 @@
+//! Region proposals (Ren et al., "Faster R-CNN", 2015).
+
+use crate::par;
+
+/// How regions are proposed.
+#[derive(Clone, Debug)]
+pub struct Proposals {
+    /// Height and width of the map.
+    pub map: (usize, usize),
+    /// Pixels from one cell of the map to the next.
+    pub stride: f32,
+    /// Sizes of anchors, in cells.
+    pub scales: Vec<f32>,
+    /// Ratios of height and width of anchors.
+    pub ratios: Vec<f32>,
+    /// How many of the best boxes enter the suppression.
+    pub before: usize,
+    /// How many rows the result has for each picture.
+    pub after: usize,
+    /// A box is suppressed where its overlap with a better one is larger.
+    pub overlap: f32,
+    /// The smallest width and height, in pixels of the original picture.
+    pub min_size: f32,
+    /// Whether the codes are differences of corners, rather than of centres and logarithms of sizes.
+    pub corners: bool,
+}
+
+/// A box in pixels, ends included.
+type Pixels = [f32; 4];
+
+fn size(b: &Pixels) -> (f32, f32) {
+    (b[2] - b[0] + 1.0, b[3] - b[1] + 1.0)
+}
+
+impl Proposals {
+    /// Anchors of one cell.
+    pub fn per_cell(&self) -> usize {
+        self.scales.len() * self.ratios.len()
+    }
+
+    /// The anchors around the first cell: for each ratio all scales.
+    fn base(&self) -> Vec<Pixels> {
+        let center = 0.5 * (self.stride - 1.0);
+        let around = |ratio: f32, scale: f32| {
+            let root = ((self.stride * self.stride / ratio).floor()).sqrt();
+            let width = (root + 0.5).floor() * scale;
+            let height = (width / scale * ratio + 0.5).floor() * scale;
+            let (w, h) = (0.5 * (width - 1.0), 0.5 * (height - 1.0));
+            [center - w, center - h, center + w, center + h]
+        };
+        self.ratios.iter().flat_map(|r| self.scales.iter().map(move |s| around(*r, *s))).collect()
+    }
+
+    /// All boxes with their scores, for one picture.
+    fn boxes(&self, scores: &[f32], codes: &[f32], info: &[f32]) -> Vec<(f32, Pixels)> {
+        let (height, width) = self.map;
+        let (cells, base) = (height * width, self.base());
+        // Cells beyond the picture only fill the map.
+        let (real_height, real_width) = ((info[0] / self.stride) as usize, (info[1] / self.stride) as usize);
+        let min_size = self.min_size * info[2];
+        let mut boxes = Vec::with_capacity(cells * base.len());
+        for cell in 0..cells {
+            let (row, col) = (cell / width, cell % width);
+            let (x, y) = (col as f32 * self.stride, row as f32 * self.stride);
+            for (a, b) in base.iter().enumerate() {
+                let anchor = [b[0] + x, b[1] + y, b[2] + x, b[3] + y];
+                let code = std::array::from_fn(|k| codes[(4 * a + k) * cells + cell]);
+                let mut found = if self.corners { moved(&anchor, code) } else { decoded(&anchor, code) };
+                for (k, c) in found.iter_mut().enumerate() {
+                    *c = c.min(info[1 - k % 2] - 1.0).max(0.0);
+                }
+                let mut score = scores[a * cells + cell];
+                let (w, h) = size(&found);
+                if w < min_size || h < min_size {
+                    let half = min_size / 2.0;
+                    found = [found[0] - half, found[1] - half, found[2] + half, found[3] + half];
+                    score = -1.0;
+                }
+                if row >= real_height || col >= real_width {
+                    score = -1.0;
+                }
+                boxes.push((score, found));
+            }
+        }
+        boxes
+    }
+
+    /// The best boxes of which none overlaps a better one too much.
+    fn kept(&self, boxes: &[(f32, Pixels)]) -> Vec<usize> {
+        let areas: Vec<f32> = boxes.iter().map(|(_, b)| size(b).0 * size(b).1).collect();
+        let overlaps = |i: usize, j: usize| {
+            let (a, b) = (&boxes[i].1, &boxes[j].1);
+            let w = (a[2].min(b[2]) - a[0].max(b[0]) + 1.0).max(0.0);
+            let h = (a[3].min(b[3]) - a[1].max(b[1]) + 1.0).max(0.0);
+            w * h / (areas[i] + areas[j] - w * h) > self.overlap
+        };
+        let mut kept: Vec<usize> = Vec::new();
+        for i in 0..boxes.len() {
+            if kept.len() == self.after.min(boxes.len()) {
+                break;
+            }
+            if !kept.iter().any(|better| overlaps(*better, i)) {
+                kept.push(i);
+            }
+        }
+        kept
+    }
+}
+
+fn decoded(anchor: &Pixels, code: [f32; 4]) -> Pixels {
+    let (width, height) = size(anchor);
+    let x = code[0] * width + anchor[0] + 0.5 * (width - 1.0);
+    let y = code[1] * height + anchor[1] + 0.5 * (height - 1.0);
+    let (w, h) = (0.5 * (code[2].exp() * width - 1.0), 0.5 * (code[3].exp() * height - 1.0));
+    [x - w, y - h, x + w, y + h]
+}
+
+fn moved(anchor: &Pixels, code: [f32; 4]) -> Pixels {
+    std::array::from_fn(|k| anchor[k] + code[k])
+}
+
+/// For each picture `after` rows (number of the picture, left, top, right, bottom) in `regions`, and their scores. Where
+/// fewer boxes are left, they come again from the first on.
+///
+/// `scores` has (2 * anchors, height, width) numbers for each picture, those of the background first; `codes` has
+/// (4 * anchors, height, width); `info` has height, width and scale of each picture.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn proposals(
+    scores: &[f32],
+    codes: &[f32],
+    info: &[f32],
+    how: &Proposals,
+    (regions, probabilities): (&mut [f32], &mut [f32]),
+) {
+    let plane = how.per_cell() * how.map.0 * how.map.1;
+    par::parallel_rows2((regions, 5 * how.after), (probabilities, how.after), 1, |picture, regions, probabilities| {
+        let scores = &scores[(2 * picture + 1) * plane..][..plane];
+        let mut boxes = how.boxes(scores, &codes[4 * picture * plane..][..4 * plane], &info[3 * picture..][..3]);
+        boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
+        boxes.truncate(how.before);
+        let kept = how.kept(&boxes);
+        for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
+            let (score, corners) = match kept.len() {
+                0 => (0.0, [0.0; 4]),
+                n => boxes[kept[i % n]],
+            };
+            region[0] = picture as f32;
+            region[1..].copy_from_slice(&corners);
+            *probability = score;
+        }
+    });
+}

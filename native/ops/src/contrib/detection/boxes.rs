@@ -1,0 +1,221 @@
+//! `box_iou`, `box_encode`, `box_decode`, `bipartite_matching`.
+
+use ferromx_core::dtype::{DType, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::detection::{self, Decoding};
+use ferromx_kernels::sort::Order;
+
+use super::{Format, expect_last};
+
+params! {
+    /// Parameters of `box_iou`.
+    pub struct BoxIouParam {
+        /// What a box is: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
+        format: Format = (Format::Corner);
+    }
+}
+
+/// Overlaps of boxes.
+pub static BOX_IOU: OpDef = OpDef::new("_contrib_box_iou")
+    .doc(
+        "The overlap of every box of lhs with every box of rhs: the area of the intersection divided by that of the union.\n\n\
+         Shapes: lhs (a1, ..., am, 4), rhs (b1, ..., bn, 4), output (a1, ..., am, b1, ..., bn). No gradient flows back.",
+    )
+    .inputs(&[arg("lhs", "Boxes, of shape (..., 4)."), arg("rhs", "Boxes, of shape (..., 4).")])
+    .params::<BoxIouParam>()
+    .shape(|_, io| {
+        let mut dims = Dims::new();
+        for (name, shape) in ["lhs", "rhs"].into_iter().zip(&*io.ins) {
+            let Some(rank) = shape.ndim() else { return Ok(()) };
+            ensure!(rank >= 2, "{name} must have dim >= 2, boxes along the last axis, but it has {rank}");
+            expect_last(name, shape, 4, "a box")?;
+            dims.extend_from_slice(&shape.dims()[..rank - 1]);
+        }
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .forward(|ctx, ins, outs| {
+        let format = ctx.params::<BoxIouParam>().format.of();
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+            detection::box_iou(ins[0].slice::<T>()?, ins[1].slice()?, format, outs[0].slice_mut()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+    })
+    .grad(Grad::Zero);
+
+/// Boxes relative to anchors.
+pub static BOX_ENCODE: OpDef = OpDef::new("_contrib_box_encode")
+    .doc(
+        "The training targets of boxes (corners) relative to anchors: ((x - ax) / aw - means[0]) / stds[0], the same for y, and \
+         (log(w / aw) - means[2]) / stds[2], the same for h, where (x, y, w, h) is the box that an anchor is matched to. Anchors \
+         that are not positive get zeros.\n\n\
+         Shapes: samples and matches (batch, n), anchors (batch, n, 4), refs (batch, m, 4), means and stds (4,); outputs: \
+         targets and masks, both (batch, n, 4). No gradient flows back.",
+    )
+    .inputs(&[
+        arg("samples", "Which anchors are positive: 1, not 0 or -1; of shape (batch, n)."),
+        arg("matches", "The number of the box that each anchor is matched to, of shape (batch, n)."),
+        arg("anchors", "The anchors as corners, of shape (batch, n, 4)."),
+        arg("refs", "The boxes as corners, of shape (batch, m, 4)."),
+        arg("means", "What is subtracted from the codes, of shape (4,)."),
+        arg("stds", "What the codes are divided by, of shape (4,)."),
+    ])
+    .outputs(|_| 2)
+    .shape(encode_shape)
+    .forward(|ctx, ins, outs| {
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => box_encode::<T>(ins, outs),
+            other => Err(ctx.unsupported(other, DType::FLOATS)))
+    })
+    .grad(Grad::Zero);
+
+fn encode_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    io.assign_in(4, &Shape::new(&[4]))?;
+    io.assign_in(5, &Shape::new(&[4]))?;
+    for (i, name) in [(2, "anchors"), (3, "refs")] {
+        expect_last(name, &io.ins[i], 4, "a box")?;
+    }
+    let (samples, anchors) = (io.ins[0].clone(), io.ins[2].clone());
+    ensure!(samples.ndim().is_none_or(|n| n == 2), "samples has shape {samples}, expected (batch, n)");
+    ensure!(anchors.ndim().is_none_or(|n| n == 3), "anchors has shape {anchors}, expected (batch, n, 4)");
+    let (batch, n) = (samples.dim(0), samples.dim(1));
+    io.assign_in(1, &Shape::new(&[batch, n]))?;
+    io.assign_in(2, &Shape::new(&[batch, n, 4]))?;
+    io.assign_in(3, &Shape::new(&[batch, -1, 4]))?;
+    let out = Shape::new(&[batch.max(anchors.dim(0)), n.max(anchors.dim(1)), 4]);
+    io.assign_out(0, &out)?;
+    io.assign_out(1, &out)
+}
+
+fn box_encode<T: ferromx_kernels::float::Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let examples = ins[0].shape().dim(0) as usize;
+    let [targets, masks] = outs else { return Ok(()) };
+    let (mut unwanted_targets, mut unwanted_masks) = (Vec::new(), Vec::new());
+    let targets = room(targets, &mut unwanted_targets)?;
+    let masks = room(masks, &mut unwanted_masks)?;
+    detection::box_encode(
+        (ins[0].slice::<T>()?, ins[1].slice()?),
+        (ins[2].slice()?, ins[3].slice()?),
+        (ins[4].slice()?, ins[5].slice()?),
+        examples,
+        (targets, masks),
+    );
+    Ok(())
+}
+
+/// The elements of an output, or of memory of its size if nobody wants it.
+pub(super) fn room<'a, T: ferromx_core::dtype::Element>(
+    out: &'a mut Out<'_>,
+    unwanted: &'a mut Vec<T>,
+) -> Result<&'a mut [T]> {
+    if out.wanted() {
+        return out.slice_mut();
+    }
+    unwanted.resize(out.len(), T::default());
+    Ok(unwanted)
+}
+
+params! {
+    /// Parameters of `box_decode`.
+    pub struct BoxDecodeParam {
+        /// What the first code (x) is multiplied by.
+        std0: f32 = 1.0;
+        /// What the second code (y) is multiplied by.
+        std1: f32 = 1.0;
+        /// What the third code (width) is multiplied by.
+        std2: f32 = 1.0;
+        /// What the fourth code (height) is multiplied by.
+        std3: f32 = 1.0;
+        /// The largest logarithm of a ratio of sizes; no limit if it is not positive.
+        clip: f32 = (-1.0);
+        /// What an anchor is: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
+        format: Format = (Format::Center);
+    }
+}
+
+/// Boxes from codes.
+pub static BOX_DECODE: OpDef = OpDef::new("_contrib_box_decode")
+    .doc(
+        "Boxes from codes relative to anchors, the inverse of box_encode: the centre is (code[0] * std0 * aw + ax, code[1] * std1 \
+         * ah + ay), the size (exp(code[2] * std2) * aw, exp(code[3] * std3) * ah).\n\n\
+         Shapes: data (batch, n, 4), anchors (1, n, 4), output (batch, n, 4) as corners. No gradient flows back.",
+    )
+    .inputs(&[
+        arg("data", "The codes, of shape (batch, n, 4)."),
+        arg("anchors", "The anchors, of shape (1, n, 4)."),
+    ])
+    .params::<BoxDecodeParam>()
+    .shape(|_, io| {
+        let data = io.ins[0].clone();
+        ensure!(data.ndim().is_none_or(|n| n == 3), "data has shape {data}, expected (batch, n, 4)");
+        expect_last("data", &data, 4, "a box")?;
+        io.assign_in(1, &Shape::new(&[1, data.dim(1), 4]))?;
+        let n = data.dim(1).max(io.ins[1].dim(1));
+        io.assign_in(0, &Shape::new(&[-1, n, 4]))?;
+        io.assign_out(0, &Shape::new(&[data.dim(0), n, 4]))
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<BoxDecodeParam>();
+        let how = Decoding { format: p.format.of(), stds: [p.std0, p.std1, p.std2, p.std3], clip: p.clip };
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+            detection::box_decode(ins[0].slice::<T>()?, ins[1].slice()?, &how, outs[0].slice_mut()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+    })
+    .grad(Grad::Zero);
+
+params! {
+    /// Parameters of `bipartite_matching`.
+    pub struct BipartiteMatchingParam {
+        /// Whether small scores are the good ones.
+        is_ascend: bool = false;
+        /// Scores that are not better than this are not matched.
+        threshold: f32 = required;
+        /// How many pairs are matched at most; -1 for no limit.
+        topk: i32 = (-1);
+    }
+}
+
+/// Greedy matching.
+pub static BIPARTITE_MATCHING: OpDef = OpDef::new("_contrib_bipartite_matching")
+    .doc(
+        "Matches the rows and columns of matrices of scores, best score first, each row and each column once. Of equal scores the \
+         first one wins.\n\n\
+         Shapes: data (..., n, m); outputs: for each row its column (..., n), for each column its row (..., m), -1 for those that \
+         are left over. No gradient flows back.",
+    )
+    .inputs(&[arg("data", "The scores, of shape (..., n, m).")])
+    .params::<BipartiteMatchingParam>()
+    .outputs(|_| 2)
+    .shape(|_, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank >= 2, "the scores must have dim >= 2, (..., rows, columns), but they have {rank}");
+        let mut rows: Dims = io.ins[0].dims().into();
+        let cols = rows.pop();
+        let mut columns = rows.clone();
+        columns[rank - 2] = cols.unwrap_or(-1);
+        io.assign_out(0, &Shape::from(rows))?;
+        io.assign_out(1, &Shape::from(columns))
+    })
+    .forward(bipartite_matching)
+    .grad(Grad::Zero);
+
+fn bipartite_matching(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<BipartiteMatchingParam>();
+    let dims = ins[0].shape().to_usize();
+    let matrix = (dims[dims.len() - 2], dims[dims.len() - 1]);
+    let order = if p.is_ascend { Order::Ascending } else { Order::Descending };
+    let topk = usize::try_from(p.topk).ok().filter(|k| *k > 0);
+    let [rows, cols] = outs else { return Ok(()) };
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        let (mut unwanted_rows, mut unwanted_cols) = (Vec::new(), Vec::new());
+        let found = (room::<T>(rows, &mut unwanted_rows)?, room::<T>(cols, &mut unwanted_cols)?);
+        detection::bipartite_matching(ins[0].slice()?, matrix, order, p.threshold, topk, found);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+}

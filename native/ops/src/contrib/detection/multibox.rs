@@ -1,0 +1,233 @@
+//! `MultiBoxPrior`, `MultiBoxTarget`, `MultiBoxDetection`.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::{Params, Tuple};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
+use ferromx_kernels::detection::{Anchors, Detection, NegativeMining, Targets, detections, multibox_targets, priors};
+
+use super::boxes::room;
+use super::single;
+
+params! {
+    /// Parameters of `MultiBoxPrior`.
+    pub struct PriorParam {
+        /// Sizes of anchors, in units of the picture's size.
+        sizes: Tuple<f32> = (Tuple(vec![1.0]));
+        /// Ratios of the width and the height of anchors.
+        ratios: Tuple<f32> = (Tuple(vec![1.0]));
+        /// Whether anchors are cut off at the picture's edge.
+        clip: bool = false;
+        /// Distances (down, across) from one cell to the next, in units of the picture's size; -1 spreads the cells evenly.
+        steps: Tuple<f32> = (Tuple(vec![-1.0, -1.0]));
+        /// Where in a cell (down, across) the anchors have their centre, in units of the cell.
+        offsets: Tuple<f32> = (Tuple(vec![0.5, 0.5]));
+    }
+}
+
+impl PriorParam {
+    fn anchors(&self, height: usize, width: usize) -> Result<Anchors> {
+        ensure!(!self.sizes.0.is_empty(), "sizes is empty: give at least one");
+        ensure!(!self.ratios.0.is_empty(), "ratios is empty: give at least one");
+        let [down, across] = self.steps.0[..] else {
+            return Err(ferromx_core::error::Error::value("Step ndim must be 2: (step_y, step_x)"));
+        };
+        ensure!(down * across >= 0.0, "steps ({down}, {across}): give both or none");
+        let [y, x] = self.offsets.0[..] else {
+            return Err(ferromx_core::error::Error::value("offsets has to hold two numbers: (offset_y, offset_x)"));
+        };
+        let steps = (down > 0.0 && across > 0.0).then_some((down, across));
+        let (sizes, ratios) = (self.sizes.0.clone(), self.ratios.0.clone());
+        Ok(Anchors { map: (height, width), sizes, ratios, steps, offsets: (y, x), clip: self.clip })
+    }
+}
+
+/// Anchors.
+pub static PRIOR: OpDef = OpDef::new("_contrib_MultiBoxPrior")
+    .aliases(&["_npx_multibox_prior"])
+    .doc(
+        "Anchors (prior boxes) around the cells of a map (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016), as corners in \
+         units of the picture's size: for each cell all sizes with the first ratio, then the first size with the other ratios. An \
+         anchor of size s and ratio r has width s * sqrt(r) * height / width of the map, and height s / sqrt(r).\n\n\
+         Shapes: data (batch, channel, height, width), output (1, height * width * (sizes + ratios - 1), 4). No gradient flows back.",
+    )
+    .inputs(&[arg("data", "The map; only its shape counts.")])
+    .params::<PriorParam>()
+    .shape(|p, io| {
+        let data = &io.ins[0];
+        let Some(rank) = data.ndim() else { return Ok(()) };
+        ensure!(rank >= 4, "Input data should be 4D: batch-channel-y-x, but it has {rank} dimensions");
+        let per_cell = p.get::<PriorParam>().anchors(1, 1)?.per_cell() as i64;
+        let cells = data.product(2..4);
+        io.assign_out(0, &Shape::new(&[1, if cells < 0 { -1 } else { cells * per_cell }, 4]))
+    })
+    .dtype(single)
+    .forward(|ctx, ins, outs| {
+        let dims = ins[0].shape().to_usize();
+        priors(&ctx.params::<PriorParam>().anchors(dims[2], dims[3])?, outs[0].slice_mut()?);
+        Ok(())
+    })
+    .grad(Grad::Zero);
+
+/// Four factors of codes.
+fn variances(v: &Tuple<f32>) -> Result<[f32; 4]> {
+    let given = v.0.len();
+    <[f32; 4]>::try_from(&v.0[..]).map_err(|_| {
+        ferromx_core::error::Error::Value(format!("variances has to hold four numbers, but it has {given}"))
+    })
+}
+
+params! {
+    /// Parameters of `MultiBoxTarget`.
+    pub struct TargetParam {
+        /// An anchor also belongs to the object that it overlaps most, if by more than this.
+        overlap_threshold: f32 = 0.5;
+        /// The class of anchors that are not trained on.
+        ignore_label: f32 = (-1.0);
+        /// How many anchors without an object are trained on as background for each one with an object, hard ones first; -1 for
+        /// all.
+        negative_mining_ratio: f32 = (-1.0);
+        /// Only anchors whose overlap with every object is smaller are trained on as background.
+        negative_mining_thresh: f32 = 0.5;
+        /// How many anchors are trained on as background at least.
+        minimum_negative_samples: i32 = 0;
+        /// What the codes are divided by.
+        variances: Tuple<f32> = (Tuple(vec![0.1, 0.1, 0.2, 0.2]));
+    }
+}
+
+/// Training targets.
+pub static TARGET: OpDef = OpDef::new("_contrib_MultiBoxTarget")
+    .aliases(&["_npx_multibox_target"])
+    .doc(
+        "Training targets of anchors (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016). Each object gets the anchor that it \
+         overlaps most; other anchors belong to the object that they overlap most, if by more than overlap_threshold. The codes \
+         of an anchor are ((x - ax) / aw, (y - ay) / ah, log(w / aw), log(h / ah)) / variances.\n\n\
+         Shapes: anchor (1, n, 4), label (batch, objects, 5 or more) with rows (class, left, top, right, bottom) and -1 behind the \
+         last object, cls_pred (batch, classes, n); outputs: codes and their mask, both (batch, 4 * n), and the class of each \
+         anchor (batch, n), 0 being the background. Examples without an object are ignored. No gradient flows back.",
+    )
+    .inputs(&[
+        arg("anchor", "The anchors as corners, of shape (1, n, 4)."),
+        arg("label", "The objects, of shape (batch, objects, 5 or more)."),
+        arg("cls_pred", "The predicted scores of classes, of shape (batch, classes, n)."),
+    ])
+    .params::<TargetParam>()
+    .outputs(|_| 3)
+    .output_names_by(|_| ["loc_target", "loc_mask", "cls_target"].map(String::from).to_vec())
+    .shape(target_shape)
+    .dtype(single)
+    .forward(target)
+    .grad(Grad::Zero);
+
+fn target_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    variances(&p.get::<TargetParam>().variances)?;
+    let (anchor, label) = (io.ins[0].clone(), io.ins[1].clone());
+    ensure!(anchor.ndim().is_none_or(|n| n == 3), "anchor has shape {anchor}, expected (1, n, 4)");
+    ensure!(anchor.dim(0) < 0 || anchor.dim(0) == 1, "Anchors are shared across batches, first dimension should be 1");
+    ensure!(label.ndim().is_none_or(|n| n == 3), "label has shape {label}, expected (batch, objects, 5 or more)");
+    ensure!(
+        label.dim(2) < 0 || label.dim(2) >= 5,
+        "Label width should be greater than or equal to 5 (class and corners), but it is {}",
+        label.dim(2)
+    );
+    io.assign_in(0, &Shape::new(&[1, -1, 4]))?;
+    let n = anchor.dim(1);
+    io.assign_in(2, &Shape::new(&[label.dim(0), -1, n]))?;
+    let (batch, codes) = (label.dim(0).max(io.ins[2].dim(0)), if n < 0 { -1 } else { 4 * n });
+    io.assign_out(0, &Shape::new(&[batch, codes]))?;
+    io.assign_out(1, &Shape::new(&[batch, codes]))?;
+    io.assign_out(2, &Shape::new(&[batch, n]))
+}
+
+fn target(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<TargetParam>();
+    let label = ins[1].shape().to_usize();
+    let mining = (p.negative_mining_ratio > 0.0).then(|| NegativeMining {
+        ratio: p.negative_mining_ratio,
+        overlap_below: p.negative_mining_thresh,
+        minimum: p.minimum_negative_samples.max(0) as usize,
+    });
+    let how = Targets {
+        label_width: label[2],
+        overlap: p.overlap_threshold,
+        ignore: p.ignore_label,
+        mining,
+        variances: variances(&p.variances)?,
+    };
+    let [codes, masks, classes] = outs else { return Ok(()) };
+    let mut unwanted = [Vec::new(), Vec::new(), Vec::new()];
+    let [a, b, c] = &mut unwanted;
+    let results = (room(codes, a)?, room(masks, b)?, room(classes, c)?);
+    multibox_targets(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, label[0], &how, results);
+    Ok(())
+}
+
+params! {
+    /// Parameters of `MultiBoxDetection`.
+    pub struct DetectionParam {
+        /// Whether boxes are cut off at the picture's edge.
+        clip: bool = true;
+        /// Boxes with a smaller probability are left out.
+        threshold: f32 = 0.01;
+        /// The class of the background.
+        background_id: i32 = 0, where 0..=i32::MAX;
+        /// A box is suppressed where its overlap with a better one reaches this. Outside (0, 1] nothing is suppressed or sorted.
+        nms_threshold: f32 = 0.5;
+        /// Whether a box also suppresses boxes of other classes.
+        force_suppress: bool = false;
+        /// What the codes are multiplied by.
+        variances: Tuple<f32> = (Tuple(vec![0.1, 0.1, 0.2, 0.2]));
+        /// How many of the best boxes count; -1 for all.
+        nms_topk: i32 = (-1);
+    }
+}
+
+/// Boxes found.
+pub static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
+    .aliases(&["_npx_multibox_detection"])
+    .doc(
+        "The boxes that a single shot detector has found (Liu et al., \"SSD: Single Shot MultiBox Detector\", 2016): the codes of \
+         every anchor are decoded, and of overlapping boxes the most probable one stays.\n\n\
+         Shapes: cls_prob (batch, classes, n), loc_pred (batch, 4 * n), anchor (1, n, 4); output (batch, n, 6) with rows (class, \
+         probability, left, top, right, bottom), most probable first. Classes are counted without the background; the class \
+         of a box that is suppressed, and everything of a row without a box, is -1. No gradient flows back.",
+    )
+    .inputs(&[
+        arg("cls_prob", "The probabilities of classes, the background among them; of shape (batch, classes, n)."),
+        arg("loc_pred", "The predicted codes, of shape (batch, 4 * n)."),
+        arg("anchor", "The anchors as corners, of shape (1, n, 4)."),
+    ])
+    .params::<DetectionParam>()
+    .shape(|p, io| {
+        variances(&p.get::<DetectionParam>().variances)?;
+        let probability = io.ins[0].clone();
+        ensure!(probability.ndim().is_none_or(|n| n == 3), "cls_prob has shape {probability}, expected (batch, classes, n)");
+        let (batch, n) = (probability.dim(0), probability.dim(2));
+        let codes = io.ins[1].dim(1);
+        ensure!(n < 0 || codes < 0 || codes == 4 * n, "loc_pred has {codes} codes for an example, expected 4 * {n} anchors");
+        io.assign_in(1, &Shape::new(&[batch, if n < 0 { -1 } else { 4 * n }]))?;
+        io.assign_in(2, &Shape::new(&[1, n, 4]))?;
+        io.assign_out(0, &Shape::new(&[batch, n, 6]))
+    })
+    .dtype(single)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<DetectionParam>();
+        let how = Detection {
+            background: p.background_id as usize,
+            clip: p.clip,
+            threshold: p.threshold,
+            overlap: (p.nms_threshold > 0.0 && p.nms_threshold <= 1.0).then_some(p.nms_threshold),
+            force: p.force_suppress,
+            variances: variances(&p.variances)?,
+            topk: usize::try_from(p.nms_topk).ok().filter(|k| *k > 0),
+        };
+        let examples = ins[0].shape().dim(0) as usize;
+        detections(ins[0].slice()?, ins[1].slice()?, ins[2].slice()?, examples, &how, outs[0].slice_mut()?);
+        Ok(())
+    })
+    .grad(Grad::Zero);

@@ -1,0 +1,145 @@
+//! `Proposal`, `MultiProposal`.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params::{Params, Tuple};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
+use ferromx_kernels::detection::{Proposals, proposals};
+
+use super::boxes::room;
+use super::single;
+
+params! {
+    /// Parameters of `Proposal` and `MultiProposal`.
+    pub struct ProposalParam {
+        /// How many of the best boxes enter the suppression; not positive for all.
+        rpn_pre_nms_top_n: i32 = 6000;
+        /// How many regions each picture gets.
+        rpn_post_nms_top_n: i32 = 300;
+        /// A box is suppressed where its overlap with a better one is larger.
+        threshold: f32 = 0.7;
+        /// The smallest width and height, in pixels of the picture before it was scaled.
+        rpn_min_size: i32 = 16;
+        /// Sizes of anchors, in units of feature_stride.
+        scales: Tuple<f32> = (Tuple(vec![4.0, 8.0, 16.0, 32.0]));
+        /// Ratios of the height and the width of anchors.
+        ratios: Tuple<f32> = (Tuple(vec![0.5, 1.0, 2.0]));
+        /// Pixels of the picture from one cell of the map to the next.
+        feature_stride: i32 = 16;
+        /// Whether the scores are an output too.
+        output_score: bool = false;
+        /// Whether bbox_pred holds differences of corners, as networks trained with an overlap loss give them.
+        iou_loss: bool = false;
+    }
+}
+
+impl ProposalParam {
+    fn how(&self, height: usize, width: usize) -> Result<Proposals> {
+        ensure!(self.feature_stride > 0, "feature_stride is {}: it has to be positive", self.feature_stride);
+        ensure!(
+            self.rpn_post_nms_top_n > 0,
+            "rpn_post_nms_top_n is {}: it has to be positive",
+            self.rpn_post_nms_top_n
+        );
+        Ok(Proposals {
+            map: (height, width),
+            stride: self.feature_stride as f32,
+            scales: self.scales.0.clone(),
+            ratios: self.ratios.0.clone(),
+            before: usize::try_from(self.rpn_pre_nms_top_n).ok().filter(|n| *n > 0).unwrap_or(usize::MAX),
+            after: self.rpn_post_nms_top_n as usize,
+            overlap: self.threshold,
+            min_size: self.rpn_min_size as f32,
+            corners: self.iou_loss,
+        })
+    }
+}
+
+const INPUTS: &[ArgDef] = &[
+    arg(
+        "cls_prob",
+        "The probabilities of background (first half of the channels) and objects, (batch, 2 * anchors, height, width).",
+    ),
+    arg("bbox_pred", "The codes of boxes relative to anchors, of shape (batch, 4 * anchors, height, width)."),
+    arg("im_info", "Height, width and scale of each picture, of shape (batch, 3)."),
+];
+
+macro_rules! proposal {
+    ($(#[$meta:meta])* $NAME:ident: $op:literal, $pictures:literal, $multiple:literal) => {
+        $(#[$meta])*
+        pub static $NAME: OpDef = OpDef::new($op)
+            .doc(concat!(
+                "Proposes regions of pictures that may show objects (Ren et al., \"Faster R-CNN\", 2015): the codes of every anchor \
+                 are decoded and cut off at the picture's edge, and of overlapping boxes the most probable one stays. Where fewer \
+                 boxes than rpn_post_nms_top_n are left, they come again from the first on.\n\n\
+                 Shapes, with a = scales * ratios: cls_prob (batch, 2 * a, height, width), bbox_pred (batch, 4 * a, height, width), \
+                 im_info (batch, 3), output (batch * rpn_post_nms_top_n, 5) with rows (picture, left, top, right, bottom), and with \
+                 output_score=True scores (batch * rpn_post_nms_top_n, 1). ", $pictures, " No gradient flows back."))
+            .inputs(INPUTS)
+            .params::<ProposalParam>()
+            .outputs(|_| 2)
+            .visible(|p| if p.get::<ProposalParam>().output_score { 2 } else { 1 })
+            .output_names_by(|_| ["output", "score"].map(String::from).to_vec())
+            .shape(|p, io| infer_shape(p, io, $multiple))
+            .dtype(single)
+            .forward(forward)
+            .grad(Grad::Zero);
+    };
+}
+
+proposal!(
+    /// Regions of one picture.
+    PROPOSAL: "_contrib_Proposal", "The batch is one picture.", false
+);
+proposal!(
+    /// Regions of several pictures.
+    MULTI_PROPOSAL: "_contrib_MultiProposal", "The batch may hold several pictures.", true
+);
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
+    let p = p.get::<ProposalParam>();
+    let per_cell = p.how(1, 1)?.per_cell() as i64;
+    let scores = io.ins[0].clone();
+    if !scores.ndim_is_known() {
+        return Ok(());
+    }
+    ensure!(scores.ndim() == Some(4), "cls_prob has shape {scores}, expected (batch, 2 * anchors, height, width)");
+    let (batch, height, width) = (scores.dim(0), scores.dim(2), scores.dim(3));
+    ensure!(
+        scores.dim(1) < 0 || scores.dim(1) == 2 * per_cell,
+        "cls_prob has {} channels, expected two for each of the {per_cell} pairs of scale and ratio",
+        scores.dim(1)
+    );
+    ensure!(multiple || batch <= 1, "Proposal takes one picture, but the batch has {batch}: use MultiProposal");
+    io.assign_in(1, &Shape::new(&[batch, 4 * per_cell, height, width]))?;
+    io.assign_in(2, &Shape::new(&[batch, 3]))?;
+    let rows = if batch < 0 { -1 } else { batch * i64::from(p.rpn_post_nms_top_n) };
+    io.assign_out(0, &Shape::new(&[rows, 5]))?;
+    io.assign_out(1, &Shape::new(&[rows, 1]))
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let dims = ins[0].shape().to_usize();
+    let (height, width) = (dims[2], dims[3]);
+    let how = ctx.params::<ProposalParam>().how(height, width)?;
+    let info = ins[2].slice::<f32>()?;
+    for picture in info.chunks_exact(3) {
+        let cells = |pixels: f32| (pixels / how.stride) as usize;
+        ensure!(
+            cells(picture[0]) <= height && cells(picture[1]) <= width,
+            "a picture of {} x {} pixels has more cells of {} than the map of {height} x {width}",
+            picture[0],
+            picture[1],
+            how.stride
+        );
+    }
+    let [regions, scores] = outs else { return Ok(()) };
+    let (mut unwanted, mut no_scores) = (Vec::new(), Vec::new());
+    let results = (room(regions, &mut unwanted)?, room(scores, &mut no_scores)?);
+    proposals(ins[0].slice()?, ins[1].slice()?, info, &how, results);
+    Ok(())
+}

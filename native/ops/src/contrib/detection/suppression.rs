@@ -1,0 +1,151 @@
+//! `box_nms`.
+
+use ferromx_core::dtype::{DType, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::detection::{Suppression, suppress, suppress_backward};
+
+use super::Format;
+use super::boxes::room;
+
+params! {
+    /// Parameters of `box_nms`.
+    pub struct BoxNmsParam {
+        /// A box is suppressed where its overlap (intersection over union) with a better one is larger.
+        overlap_thresh: f32 = 0.5;
+        /// Boxes whose score is not larger are left out.
+        valid_thresh: f32 = 0.0;
+        /// How many of the best boxes count; -1 for all.
+        topk: i32 = (-1);
+        /// Where the four coordinates start in a row.
+        coord_start: i32 = 2;
+        /// Where the score is in a row.
+        score_index: i32 = 1;
+        /// Where the class is in a row; -1 if there are no classes.
+        id_index: i32 = (-1);
+        /// The class of boxes that are left out; -1 for none.
+        background_id: i32 = (-1);
+        /// Whether a box also suppresses boxes of other classes.
+        force_suppress: bool = false;
+        /// What the boxes of the input are: `corner` (left, top, right, bottom) or `center` (x, y, width, height).
+        in_format: Format = (Format::Corner);
+        /// What the boxes of the output are.
+        out_format: Format = (Format::Corner);
+    }
+}
+
+impl BoxNmsParam {
+    fn check(&self, shape: &Shape) -> Result<()> {
+        let Some(rank) = shape.ndim() else { return Ok(()) };
+        ensure!(rank >= 2, "the data must have dim >= 2, (..., boxes, numbers of a box), but its shape is {shape}");
+        let width = shape.dim(rank - 1);
+        if width < 0 {
+            return Ok(());
+        }
+        let at = |name: &str, i: i32| -> Result<()> {
+            ensure!((0..width).contains(&i64::from(i)), "{name} {i} is out of range for rows of {width} numbers");
+            let coordinates = self.coord_start..self.coord_start.saturating_add(4);
+            ensure!(!coordinates.contains(&i), "{name} {i} is one of the coordinates {coordinates:?}");
+            Ok(())
+        };
+        let end = i64::from(self.coord_start) + 4;
+        ensure!(
+            self.coord_start >= 0 && end <= width,
+            "the coordinates {}..{end} are out of range for rows of {width} numbers",
+            self.coord_start
+        );
+        at("score_index", self.score_index)?;
+        if self.id_index >= 0 {
+            at("id_index", self.id_index)?;
+            ensure!(self.id_index != self.score_index, "id_index and score_index are both {}", self.id_index);
+        }
+        Ok(())
+    }
+
+    fn how(&self, width: usize) -> Suppression {
+        let class = usize::try_from(self.id_index).ok();
+        Suppression {
+            width,
+            coordinates: self.coord_start as usize,
+            score: self.score_index as usize,
+            class,
+            background: (class.is_some() && self.background_id >= 0).then_some(self.background_id as f32),
+            force: self.force_suppress,
+            valid_above: self.valid_thresh,
+            overlap_above: self.overlap_thresh,
+            topk: usize::try_from(self.topk).ok(),
+            input: self.in_format.of(),
+            output: self.out_format.of(),
+        }
+    }
+}
+
+/// Non-maximum suppression.
+pub static BOX_NMS: OpDef = OpDef::new("_contrib_box_nms")
+    .aliases(&["_contrib_box_non_maximum_suppression"])
+    .doc(
+        "Non-maximum suppression: of boxes that overlap, the one with the best score stays. The result has the boxes that stay, \
+         best first, and rows of -1 behind them.\n\n\
+         Shapes: data and output (..., boxes, numbers of a box). The gradient of a row goes to the row that it came from. With \
+         topk=0 the data comes back as it is.",
+    )
+    .inputs(&[arg("data", "Boxes with scores, of shape (..., boxes, numbers of a box).")])
+    .params::<BoxNmsParam>()
+    .outputs(|_| 2)
+    .visible(|_| 1)
+    .shape(|p, io| {
+        p.get::<BoxNmsParam>().check(&io.ins[0])?;
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        let rank = io.ins[0].ndim().unwrap_or(0);
+        if rank > 0 {
+            io.assign_out(1, &Shape::new(&io.ins[0].dims()[..rank - 1]))?;
+        }
+        Ok(())
+    })
+    .dtype(|_, io| {
+        io.assign_out(1, DType::I64)?;
+        if let Some(d) = io.ins[0].or(io.outs[0]) {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)?;
+        }
+        Ok(())
+    })
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).outputs(Deps::Some(&[1])), None));
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<BoxNmsParam>();
+    let dims = ins[0].shape().to_usize();
+    let (count, width) = (dims[dims.len() - 2], dims[dims.len() - 1]);
+    let [out, record] = outs else { return Ok(()) };
+    let mut unwanted = Vec::new();
+    let record = room::<i64>(record, &mut unwanted)?;
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        let mut unwanted = Vec::new();
+        let (data, out) = (ins[0].slice::<T>()?, room::<T>(out, &mut unwanted)?);
+        if p.topk == 0 {
+            out.copy_from_slice(data);
+            record.iter_mut().zip(0..).for_each(|(r, i)| *r = i);
+        } else {
+            suppress(data, count, &p.how(width), out, record);
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+}
+
+/// Inputs: gradient of the output, where its rows came from. Output: gradient of the data.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let width = outs[0].shape().dims().last().map_or(1, |w| *w as usize);
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        suppress_backward(ins[0].slice::<T>()?, ins[1].slice()?, width, outs[0].slice_mut()?);
+        Ok(())
+    }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+}
