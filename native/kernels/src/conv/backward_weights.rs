@@ -215,7 +215,7 @@ impl<'a, T: Accum> Product<'a, T> {
                 self.pack_inputs(group, pieces, &slab, &blocks, inputs);
                 self.pack_grads(group, pieces, depth, grads);
                 for row in (0..rows).step_by(kernel.mr()) {
-                    let a = Panel { data: &grads[row * depth..], step: kernel.mr() };
+                    let a = Panel { data: &grads[row * depth..], step: kernel.mr(), ahead: &[] };
                     for (unit, sums) in units.iter().zip(sums.chunks_exact_mut(rows * nr)) {
                         let place = slab.place(std::array::from_fn(|d| unit.tap[d] * self.shape.dilate[d]));
                         let start = (unit.block - blocks.start) * block + place * self.width + unit.skip;

@@ -255,9 +255,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 self.tiles(part, &block, |a, row, rows| {
                     for first in (0..cols).step_by(nr) {
                         let b = if in_place {
-                            Panel { data: &from[first..], step: plane }
+                            Panel { data: &from[first..], step: plane, ahead: &[] }
                         } else {
-                            Panel { data: &panels[first * block.len()..], step: nr }
+                            Panel { data: &panels[first * block.len()..], step: nr, ahead: &[] }
                         };
                         let tile = c.block(row, first, rows, nr.min(cols - first));
                         self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
@@ -312,7 +312,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         self.add_runs(stripes, windows.len(), count, first..first + cols, runs);
                         with_scratch(block.len() * nr, |panel: &mut [T]| {
                             T::pack_runs(runs, Steps { data: windows, table, first: block.start }, panel);
-                            let b = Panel { data: panel, step: nr };
+                            let b = Panel { data: panel, step: nr, ahead: &[] };
                             self.tiles(part, &block, |a, row, rows| {
                                 let tile = c.block(row, first, rows, cols);
                                 self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
@@ -350,7 +350,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let packed = &packed[self.kernel.packed_a_len(self.rows, block.start)..];
         let step = self.kernel.mr();
         for row in part.rows.clone().step_by(step) {
-            let a = Panel { data: &packed[row * block.len()..], step };
+            let a = Panel { data: &packed[row * block.len()..], step, ahead: &[] };
             f(a, row - part.rows.start, step.min(part.rows.end - row));
         }
     }

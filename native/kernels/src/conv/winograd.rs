@@ -387,7 +387,10 @@ impl<T: Accum> Winograd<'_, T> {
                     rows.clone().step_by(mr).flat_map(|row| (0..cols).step_by(nr).map(move |col| (row, col)))
                 {
                     let weights = &self.weights[(first + row / mr) * panel + (element * channels + start) * mr..];
-                    let (a, b) = (Panel { data: weights, step: mr }, Panel { data: &inputs[col..], step: stride });
+                    let (a, b) = (
+                        Panel { data: weights, step: mr, ahead: &[] },
+                        Panel { data: &inputs[col..], step: stride, ahead: &[] },
+                    );
                     let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
                     self.kernel.tile(depth, T::one(), a, b, tile, start > 0);
                 }

@@ -220,7 +220,7 @@ impl<T: Element> Product<'_, T> {
         }
         let (kernel, depth, rows) = (self.kernel, block.inner.len(), c.rows());
         let panels = |packed: &[T], i: usize, b: Panel<'_, T>, tile: MatMut<'_, T>, accumulate: bool| {
-            let a = Panel { data: &packed[i * depth..], step: kernel.mr() };
+            let a = Panel { data: &packed[i * depth..], step: kernel.mr(), ahead: &[] };
             kernel.tile(depth, self.alpha, a, b, tile, accumulate);
         };
         match self.a {
@@ -257,8 +257,11 @@ impl<T: Element> Product<'_, T> {
         let finish = block.last && !self.epilogue.is_empty();
         for j in (0..n).step_by(nr) {
             let cols = nr.min(n - j);
-            let b = Panel { data: &block.b[(col + j) / nr * block.panel..], step: block.step };
+            let at = (col + j) / nr * block.panel;
             for i in (0..m).step_by(mr) {
+                // Tiles fetch a part of the next panel each.
+                let next = at + block.panel + i / mr * block.inner.len() * self.kernel.lanes();
+                let b = Panel { data: &block.b[at..], step: block.step, ahead: block.b.get(next..).unwrap_or(&[]) };
                 tile(i, b, c.block(i, j, mr.min(m - i), cols), accumulate);
             }
             if finish {

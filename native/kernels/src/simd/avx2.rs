@@ -79,11 +79,12 @@ macro_rules! tile {
             let (mut a, mut b) = (args.a, args.b);
             for p in 0..args.depth {
                 // SAFETY: each step reads M elements of A and the columns of the tile of B; what the mask leaves out is
-                // not touched.
+                // not touched; prefetching may be given any address.
                 unsafe {
                     if INDEXED {
                         b = args.b.add(*args.b_offsets.add(p) as usize);
                     }
+                    _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
                     let mut y = [$zero(); V];
                     for v in 0..V - 1 {
                         y[v] = $load(b.add($lanes * v));

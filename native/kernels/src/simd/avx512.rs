@@ -74,6 +74,7 @@ macro_rules! tile {
                     let last = b.add($lanes * (V - 1));
                     y[V - 1] = if FULL { $load(last) } else { $masked_load(mask, last) };
                     _mm_prefetch::<_MM_HINT_T0>(a.wrapping_add(args.a_step * AHEAD).cast());
+                    _mm_prefetch::<_MM_HINT_T1>(args.ahead.wrapping_add($lanes * p).cast());
                     for i in 0..M {
                         let x = $set(*a.add(i * a_row));
                         for v in 0..V {

@@ -21,6 +21,8 @@ pub struct Panel<'a, T> {
     pub data: &'a [T],
     /// The distance between steps of the inner dimension, in elements.
     pub step: usize,
+    /// Elements that will be needed soon, for the cache; empty if there are none.
+    pub ahead: &'a [T],
 }
 
 /// The places of the steps of a B that is read where it stands, such as the rows under the taps of a convolution.
@@ -86,6 +88,9 @@ pub(super) struct TileArgs<T> {
     pub b_step: usize,
     /// The place of each step of B, if the function is for those.
     pub b_offsets: *const u32,
+    /// Elements that are used soon: one vector of them for each step is fetched into the second-level cache.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub ahead: *const T,
     pub c: *mut T,
     pub c_stride: usize,
     pub alpha: T,
@@ -99,11 +104,14 @@ struct Places<T> {
     data: *const T,
     step: usize,
     offsets: *const u32,
+    ahead: *const T,
 }
 
 impl<T> From<Panel<'_, T>> for Places<T> {
     fn from(b: Panel<'_, T>) -> Self {
-        Places { data: b.data.as_ptr(), step: b.step, offsets: std::ptr::null() }
+        // Fetching from an address that does not exist would cost a walk through the page tables.
+        let ahead = if b.ahead.is_empty() { b.data } else { b.ahead };
+        Places { data: b.data.as_ptr(), step: b.step, offsets: std::ptr::null(), ahead: ahead.as_ptr() }
     }
 }
 
@@ -249,7 +257,7 @@ impl<T: Element> MicroKernel<T> {
         let (steps, reach) = (&b.table.places[b.first..], b.table.reach);
         assert!(depth <= steps.len(), "{depth} steps, and a table of {}", steps.len());
         assert!(reach + c.cols() <= b.data.len(), "place {reach} of {} elements of B", b.data.len());
-        let places = Places { data: b.data.as_ptr(), step: 0, offsets: steps.as_ptr() };
+        let places = Places { data: b.data.as_ptr(), step: 0, offsets: steps.as_ptr(), ahead: b.data.as_ptr() };
         // SAFETY: A holds what the function reads, the table has a place for each step, and B the columns from there on.
         unsafe { self.run(self.indexed_tiles, (depth, alpha, accumulate), (a.data.as_ptr(), 1, a.step), places, c) }
     }
@@ -277,6 +285,7 @@ impl<T: Element> MicroKernel<T> {
             b: b.data,
             b_step: b.step,
             b_offsets: b.offsets,
+            ahead: b.ahead,
             c: c.as_mut_ptr(),
             c_stride: c.row_stride(),
             alpha,
