@@ -32,6 +32,10 @@ class OpCase:
     """Gradients of the outputs; made from the outputs' shapes when absent."""
     imperative: bool = False
     """Called on arrays directly, for operators that the executor cannot infer."""
+    states: Optional[list] = None
+    """Positions of the inputs that an imperative call changes; inputs and outputs then have no names but numbers."""
+    like: Optional[list] = None
+    """Positions of the inputs that the outputs of an imperative call resemble, where MXNet wants them to be given."""
     refuse: bool = False
     """Not run, because MXNet reads foreign memory here or ends the process: an engine must refuse the call."""
     why: str = ""

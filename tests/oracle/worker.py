@@ -83,6 +83,9 @@ class Oracle:
         record = {}
         stage = "create"
         try:
+            if case.states is not None:
+                stage = "run"
+                return self.invoke(case)
             symbol = self.symbol(case.op, case.attrs)
             names = symbol.list_inputs()
             record["names"] = [short(n) for n in names]
@@ -101,9 +104,14 @@ class Oracle:
         self.check(self.lib.NNGetOpHandle(ctypes.c_char_p(case.op.encode()), ctypes.byref(creator)))
         keys = list(case.attrs)
         call = self.mx.ndarray._internal._imperative_invoke
-        outputs = call(creator.value, arrays, keys, [attr(case.attrs[k]) for k in keys], None, False, True)
+        out = None if case.like is None else [self.array(np.zeros_like(case.inputs[i])) for i in case.like]
+        outputs = call(creator.value, arrays, keys, [attr(case.attrs[k]) for k in keys], out, False, True)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-        return {"outputs": [o.asnumpy() for o in outputs]}
+        result = {"outputs": [o.asnumpy() for o in outputs]}
+        if case.states is not None:
+            result["output_names"] = ["output%d" % i for i in range(len(outputs))]
+            result["aux"] = [("input%d" % i, arrays[i].asnumpy()) for i in case.states]
+        return result
 
     def execute(self, symbol, names, case):
         aux_names = set(symbol.list_auxiliary_states())

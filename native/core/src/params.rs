@@ -356,6 +356,8 @@ dtype_set! {
     SumDType [Bool, F16, F32, F64, I32, I64, I8];
     /// The types of indices.
     IndexDType [F16, F32, F64, I32, I64, U8];
+    /// The types of sampled classes.
+    ClassDType [F16, F32, F64, I32, U8];
 }
 
 /// `'None'` or a floating-point type, where the metadata lists the word `None` in quotes, as random operators do.

@@ -85,6 +85,57 @@ pub fn rows_nd<I: Load<i64>>(indices: &[I], dims: &[usize]) -> Result<Vec<usize>
     Ok(rows)
 }
 
+/// The numbers of elements in row-major order from their coordinates: `coordinates` of shape (axes, n), where `lengths` are those
+/// of all axes but the first.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out: &mut [T]) {
+    let n = out.len();
+    assert_eq!(coordinates.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        for (k, out) in out.iter_mut().enumerate() {
+            let at = chunk * GRAIN + k;
+            let next = |number: i64, (axis, len): (usize, &i64)| {
+                number.wrapping_mul(*len).wrapping_add(coordinates[(axis + 1) * n + at].lane())
+            };
+            *out = T::element(lengths.iter().enumerate().fold(coordinates[at].lane(), next));
+        }
+    });
+}
+
+/// The coordinates of elements from their numbers: the opposite of [`ravel`].
+///
+/// # Panics
+/// If a length does not fit, or is not positive.
+pub fn unravel<T: Load<i64> + Store<i64>>(numbers: &[T], lengths: &[i64], out: &mut [T]) {
+    let n = numbers.len();
+    assert_eq!(out.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
+    par::parallel_rows(out, n, 1, |axis, out| {
+        let after: i64 = lengths[axis..].iter().product();
+        let own = axis.checked_sub(1).map(|axis| lengths[axis]);
+        for (out, number) in out.iter_mut().zip(numbers) {
+            let place = number.lane() / after;
+            *out = T::element(own.map_or(place, |len| place % len));
+        }
+    });
+}
+
+/// The coordinates along `axes` of all elements of an array of the given shape, in row-major order.
+///
+/// # Panics
+/// If there is no such axis, or a length does not fit.
+pub fn coordinates(shape: &[usize], axes: &[usize], out: &mut [i64]) {
+    let count: usize = shape.iter().product();
+    assert_eq!(out.len(), count * axes.len(), "{} coordinates of {count} elements", axes.len());
+    let inner: Vec<usize> = axes.iter().map(|axis| shape[axis + 1..].iter().product()).collect();
+    par::parallel_rows(out, axes.len(), GRAIN, |i, out| {
+        for (k, axis) in axes.iter().enumerate() {
+            out[k] = (i / inner[k] % shape[*axis]) as i64;
+        }
+    });
+}
+
 /// `dst` row i is `src` row `rows[i]`, in each of `outer` arrays of `n` rows of `inner` elements: `take`, `Embedding`
 /// (outer 1), `gather_nd`.
 ///

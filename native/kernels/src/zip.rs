@@ -2,7 +2,6 @@
 
 use crate::map::drive::{self, Feed, check_len, drive};
 use crate::map::{Lane, LaneFn, Load, Src, Store};
-use crate::par;
 use crate::simd::multiversion::{self, Kernel};
 use ferromx_core::dtype::Element;
 
@@ -138,100 +137,10 @@ where
     drive(feeds, out, &|x: [&[C]; 4], y: &mut [D]| multiversion::run(Zip4(x, y, f)));
 }
 
-/// Lanes that [`update`] handles at a time, in registers and on the stack.
-const LANES: usize = 64;
-
-struct Update<'a, C, P, F, const I: usize, const O: usize> {
-    state: &'a mut [[C; LANES]; O],
-    inputs: &'a [[C; LANES]; I],
-    params: P,
-    f: F,
-}
-
-impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, const O: usize> Kernel
-    for Update<'_, C, P, F, I, O>
-{
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let mut result = [[C::default(); LANES]; O];
-        for i in 0..LANES {
-            let state = std::array::from_fn(|k| self.state[k][i]);
-            let input = std::array::from_fn(|k| self.inputs[k][i]);
-            let new = self.f.call((self.params, state, input));
-            for (lanes, new) in result.iter_mut().zip(new) {
-                lanes[i] = new;
-            }
-        }
-        *self.state = result;
-    }
-}
-
-/// Changes `O` arrays in step, as optimizers do with weights and moments:
-/// `state[..][i] = f(params, state[..][i], inputs[..][i])`.
-///
-/// `f` must not capture anything and be inlinable, see [`lane_fn!`](crate::lane_fn); what it needs besides the elements
-/// goes through `params`.
-///
-/// # Panics
-/// If the arrays differ in length.
-pub fn update<T, C, P, F, const I: usize, const O: usize>(mut state: [&mut [T]; O], inputs: [&[T]; I], params: P, f: F)
-where
-    T: Load<C> + Store<C>,
-    C: Lane,
-    P: Copy + Sync,
-    F: LaneFn<(P, [C; O], [C; I]), [C; O]>,
-{
-    let len = state.first().map_or(0, |s| s.len());
-    for l in state.iter().map(|s| s.len()).chain(inputs.iter().map(|s| s.len())) {
-        assert_eq!(l, len, "the arrays of an update have {l} and {len} elements");
-    }
-    chunked(&mut state, |start, state| {
-        let len = state.first().map_or(0, |s| s.len());
-        let mut old = [[C::default(); LANES]; O];
-        let mut input = [[C::default(); LANES]; I];
-        for at in (0..len).step_by(LANES) {
-            let n = LANES.min(len - at);
-            for k in 0..O {
-                load_padded(&state[k][at..at + n], &mut old[k]);
-            }
-            for k in 0..I {
-                load_padded(&inputs[k][start + at..start + at + n], &mut input[k]);
-            }
-            multiversion::run(Update { state: &mut old, inputs: &input, params, f });
-            for k in 0..O {
-                T::store(&old[k][..n], &mut state[k][at..at + n]);
-            }
-        }
-    });
-}
-
-/// Calls `f(start, parts)` with the corresponding parts of equally long slices, in parallel where there are several.
-fn chunked<T: Element, const O: usize>(slices: &mut [&mut [T]; O], f: impl Fn(usize, &mut [&mut [T]; O]) + Sync) {
-    let len = slices.first().map_or(0, |s| s.len());
-    if len <= drive::GRAIN {
-        return f(0, slices);
-    }
-    let mut parts = slices.each_mut().map(|s| s.chunks_mut(drive::GRAIN));
-    let mut chunks: Vec<[&mut [T]; O]> =
-        (0..par::chunks(len, drive::GRAIN)).map(|_| parts.each_mut().map(|p| p.next().unwrap_or_default())).collect();
-    par::parallel_rows(&mut chunks, 1, 1, |i, chunk| f(i * drive::GRAIN, &mut chunk[0]));
-}
-
-#[inline(always)]
-fn load_padded<T: Load<C>, C: Lane>(src: &[T], dst: &mut [C; LANES]) {
-    let n = src.len();
-    T::load(src, &mut dst[..n]);
-    let last = dst[n - 1];
-    dst[n..].fill(last);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lane_fn;
-    use ferromx_core::dtype::f16;
 
     #[test]
     fn operands_may_be_the_output_or_a_scalar() {
@@ -279,22 +188,5 @@ mod tests {
         let mut y = [false; 3];
         zip(Src::Slice(&a), Src::<i64>::Scalar(5), &mut y, lane_fn!(|a: i64, b: i64| -> i64 { i64::from(a >= b) }));
         assert_eq!(y, [false, true, true]);
-    }
-
-    #[test]
-    fn updates_change_all_states() {
-        for n in [0, 1, 64, 100, 70_000] {
-            let grad: Vec<f16> = (0..n).map(|i| f16::from_f32((i % 100) as f32)).collect();
-            let (mut w, mut m) = (vec![f16::ONE; n], vec![f16::from_f32(2.0); n]);
-            let momentum = lane_fn!(|p: (f32, f32), s: [f32; 2], g: [f32; 1]| -> [f32; 2] {
-                let m = p.0 * s[1] - p.1 * g[0];
-                [s[0] + m, m]
-            });
-            update::<f16, f32, _, _, 1, 2>([&mut w, &mut m], [&grad], (0.5, 0.25), momentum);
-            for i in 0..n {
-                let want = 1.0 - 0.25 * (i % 100) as f32;
-                assert_eq!((w[i].to_f32(), m[i].to_f32()), (1.0 + want, want));
-            }
-        }
     }
 }

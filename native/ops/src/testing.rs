@@ -102,7 +102,8 @@ impl Case {
         };
         let outs: Vec<_> = shapes.iter().zip(&dtypes).map(|(s, d)| blank(s, d.unwrap())).collect();
         let pure: Vec<_> = ins.iter().map(copy_of).collect();
-        let with_states: Vec<_> = outs.iter().chain(self.def.mutates.iter().map(|i| &ins[*i])).cloned().collect();
+        let with_states: Vec<_> =
+            outs.iter().chain(self.def.mutates.iter().filter_map(|i| ins.get(*i))).cloned().collect();
         self.call(kernel, ins, &with_states, Req::Write)?;
         if self.def.mutates.is_empty() && !self.def.random {
             self.repeat_in_place(kernel, self.def.inplace, &pure, &outs)?;

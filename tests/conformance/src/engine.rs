@@ -68,10 +68,12 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
     let mut outputs = Arrays::new();
     invoke(&call, Some(Context::default()), &inputs, &mut outputs, case.train)?;
     let visible = call.def.num_visible(&call.params);
+    let states =
+        call.def.mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));
     Ok(OpResult {
         outputs: outputs.iter().take(visible).map(from_engine).collect(),
         grads: Ok(BTreeMap::new()),
-        aux: BTreeMap::new(),
+        aux: states.collect(),
     })
 }
 

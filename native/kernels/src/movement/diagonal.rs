@@ -3,6 +3,11 @@
 use super::strided::{for_each_run, gather};
 use super::{Axes, Axis, Item, check_shape, contiguous, merge_axes};
 
+/// The number of elements of the diagonal `offset` above the main one of a matrix; negative where there is no such diagonal.
+pub fn diagonal_len(rows: i64, cols: i64, offset: i64) -> i64 {
+    if offset >= 0 { rows.min(cols - offset) } else { cols.min(rows + offset) }
+}
+
 /// The start and the axes of the diagonal `offset` above the main one: the axes other than `pair` in order, then the diagonal.
 fn view(shape: &[usize], pair: (usize, usize), offset: isize) -> (usize, Axes, Vec<usize>) {
     let strides = contiguous(shape);

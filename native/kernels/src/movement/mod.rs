@@ -11,7 +11,7 @@ mod strided;
 mod tests;
 mod transpose;
 
-pub use diagonal::{diagonal, diagonal_assign};
+pub use diagonal::{diagonal, diagonal_assign, diagonal_len};
 pub use join::{concat, split};
 pub use pad::{Padding, pad};
 pub use strided::{broadcast_to, flip, permute_flip, repeat, roll, slice, slice_assign, slice_fill, tile};

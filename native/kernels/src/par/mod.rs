@@ -7,6 +7,7 @@
 //! better left in one chunk.
 #![allow(unsafe_code)]
 
+mod group;
 mod matrix;
 mod pool;
 mod scratch;
@@ -14,6 +15,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub use group::{Group, parallel_groups};
 pub use matrix::{MatMut, MatRef, parallel_blocks};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Plain, with_scratch};

@@ -17,6 +17,7 @@ pub static OPS: &[&OpDef] = &[
     &SUB,
     &MUL,
     &DIV,
+    &SCATTER_DIV,
     &GRAD_ADD,
     &MOD,
     &POWER,
@@ -48,6 +49,13 @@ binary!(MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"], "The produ
     Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
 binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
 "The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",
+Div, df = (DivA, DivB), graph = |g, n| {
+    let d = g.div(n.ograds[0], n.inputs[1])?;
+    let minus = g.op("negative", d)?;
+    (d, g.mul(minus, n.outputs[0])?)
+});
+binary!(SCATTER_DIV: "_scatter_elemwise_div",
+"The quotient, element by element: lhs / rhs; of a sparse lhs the stored elements only, so that the result is as sparse.",
 Div, df = (DivA, DivB), graph = |g, n| {
     let d = g.div(n.ograds[0], n.inputs[1])?;
     let minus = g.op("negative", d)?;

@@ -4,7 +4,7 @@
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::{AnyDType, NumDType, Params};
 use ferromx_core::shape::Shape;
@@ -19,11 +19,13 @@ use crate::rules::PASS_BACK;
 pub static OPS: &[&OpDef] = &[
     &COPY,
     &COPY_TO,
+    &CROSS_DEVICE_COPY,
     &BLOCK_GRAD,
     &MAKE_LOSS,
     &IDENTITY_LIKE,
     &CAST,
     &AMP_CAST,
+    &AMP_MULTICAST,
     &ZEROS_LIKE,
     &ONES_LIKE,
     &SHAPE_ARRAY,
@@ -37,6 +39,14 @@ pub static COPY: OpDef = OpDef::new("_copy")
     .forward(copy)
     .grad(Grad::Compose(PASS_BACK))
     .inplace(&[(0, 0)]);
+
+pub static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
+    .doc("A copy of the input, which graphs put where an array passes from one device to another.")
+    .inputs(&[])
+    .num_inputs_by(|_| 1)
+    .input_names_by(|_| vec!["data".into()])
+    .forward(copy)
+    .grad(Grad::Compose(PASS_BACK));
 
 pub static COPY_TO: OpDef = OpDef::new("_copyto")
     .aliases(&["_npi_copyto"])
@@ -120,6 +130,64 @@ pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
 
 fn cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].dtype() == outs[0].dtype() { copy(ctx, ins, outs) } else { convert(&ins[0], &mut outs[0]) }
+}
+
+params! {
+    /// Parameters of `amp_multicast`.
+    pub struct AmpMulticastParam {
+        /// The number of arrays.
+        num_outputs: i32 = required, where 1..=i32::MAX;
+        /// Whether the narrowest of their types is taken instead of the widest.
+        cast_narrow: bool = false;
+    }
+}
+
+pub static AMP_MULTICAST: OpDef = OpDef::new("amp_multicast")
+    .doc(
+        "Converts arrays to one type for mixed precision: the widest, or with cast_narrow the narrowest, of float16, bfloat16 and \
+         float32 that occurs among them (float32 for a mixture of the other two). Arrays of other types stay as they are.",
+    )
+    .inputs(&[ArgDef { name: "data", doc: "The arrays, of any shapes.", type_string: "NDArray-or-Symbol[]" }])
+    .params::<AmpMulticastParam>()
+    .num_inputs_by(|p| p.get::<AmpMulticastParam>().num_outputs as usize)
+    .input_names_by(|p| (0..p.get::<AmpMulticastParam>().num_outputs).map(|i| format!("data_{i}")).collect())
+    .outputs(|p| p.get::<AmpMulticastParam>().num_outputs as usize)
+    .shape(|p, io| {
+        let pairs = io.ins.iter_mut().zip(io.outs.iter_mut());
+        pairs.into_iter().try_for_each(|(i, o)| {
+            same_shape(p, &mut ShapeIo { ins: std::slice::from_mut(i), outs: std::slice::from_mut(o) })
+        })
+    })
+    .dtype(multicast_dtype)
+    .forward(each_cast)
+    .grad(Grad::Kernel(Backward::new(each_cast), None));
+
+fn multicast_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let takes_part = |d: DType| matches!(d, DType::F16 | DType::BF16 | DType::F32);
+    let has = |d: DType| io.ins.contains(&Some(d));
+    let narrow = p.get::<AmpMulticastParam>().cast_narrow && (has(DType::F16) || has(DType::BF16));
+    let common = match (has(DType::F16), has(DType::BF16), has(DType::F32)) {
+        (true, false, false) => DType::F16,
+        (false, true, false) => DType::BF16,
+        (true, _, _) if narrow => DType::F16,
+        (false, true, _) if narrow => DType::BF16,
+        _ => DType::F32,
+    };
+    if io.ins.contains(&None) {
+        return Ok(());
+    }
+    (0..io.ins.len()).try_for_each(|i| match io.ins[i] {
+        Some(d) if !takes_part(d) => io.assign_out(i, d),
+        _ => io.assign_out(i, common),
+    })
+}
+
+/// Casts each input to the type of its output.
+fn each_cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    for (x, out) in ins.chunks(1).zip(outs.chunks_mut(1)).filter(|(_, out)| out[0].wanted()) {
+        cast(ctx, x, out)?;
+    }
+    Ok(())
 }
 
 /// Writes an array in the type of the output, which is another.

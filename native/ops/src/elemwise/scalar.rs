@@ -20,6 +20,8 @@ use crate::rules::PASS_BACK;
 pub static OPS: &[&OpDef] = &[
     &PLUS,
     &MINUS,
+    &SCATTER_PLUS,
+    &SCATTER_MINUS,
     &RMINUS,
     &MUL,
     &DIV,
@@ -57,6 +59,10 @@ pub const DATA: &[ArgDef] = &[arg("data", "The array.")];
 
 scalar!(PLUS: "_plus_scalar" ["_PlusScalar"], "data + scalar.", Add(x, s), PASS_BACK);
 scalar!(MINUS: "_minus_scalar" ["_MinusScalar"], "data - scalar.", Sub(x, s), PASS_BACK);
+scalar!(SCATTER_PLUS: "_scatter_plus_scalar",
+    "data + scalar; of a sparse array the stored elements only, so that the result is as sparse.", Add(x, s), PASS_BACK);
+scalar!(SCATTER_MINUS: "_scatter_minus_scalar",
+    "data - scalar; of a sparse array the stored elements only, so that the result is as sparse.", Sub(x, s), PASS_BACK);
 scalar!(RMINUS: "_rminus_scalar" ["_RMinusScalar"], "scalar - data.", Sub(s, x), graph = |g, n, _s| g.op("negative", n.ograds[0]));
 scalar!(MUL: "_mul_scalar" ["_MulScalar"], "data * scalar.", Mul(x, s), graph = |g, n, s| g.scale(n.ograds[0], s));
 scalar!(DIV: "_div_scalar" ["_DivScalar"], "data / scalar; integers are truncated.",

@@ -5,6 +5,8 @@
 mod nd;
 mod one_hot;
 mod pick;
+mod places;
+mod ravel;
 mod take;
 
 use ferromx_core::dispatch;
@@ -27,6 +29,13 @@ pub static OPS: &[&OpDef] = &[
     &one_hot::ONE_HOT,
     &nd::GATHER_ND,
     &nd::SCATTER_ND,
+    &nd::SCATTER_SET_ND,
+    &ravel::RAVEL_MULTI_INDEX,
+    &ravel::UNRAVEL_INDEX,
+    &places::INDEX_ARRAY,
+    &places::INDEX_COPY,
+    &places::FILL_ELEMENT_0INDEX,
+    &places::ONEHOT_ENCODE,
 ];
 
 /// Runs `$body` with `$I` bound to the element type of an index array.

@@ -104,6 +104,43 @@ pub static SCATTER_ND: OpDef = OpDef::new("scatter_nd")
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("gather_nd", &[n.ograds[0], n.inputs[1]], &[])?), None])));
 
+pub static SCATTER_SET_ND: OpDef = OpDef::new("_scatter_set_nd")
+    .aliases(&["_npi_scatter_set_nd"])
+    .doc(
+        "Replaces elements, or slices of the last axes, of lhs at given coordinates by those of rhs, as an assignment to lhs[indices] \
+         does. Where coordinates occur several times, the last element stays.",
+    )
+    .inputs(&[
+        arg("lhs", "The array in which elements are replaced."),
+        arg("rhs", "The new elements, of shape (..., last axes of lhs)."),
+        arg("indices", INDICES),
+    ])
+    .params::<ScatterNdParam>()
+    .shape(|p, io| {
+        io.assign_in(0, &p.get::<ScatterNdParam>().shape)?;
+        scatter_nd_shape(p, &mut ShapeIo { ins: &mut io.ins[1..], outs: io.outs })
+    })
+    .dtype(|_, io| match io.ins[0].or(io.ins[1]).or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_in(1, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let (rows, inner) = rows_nd(ctx, &ins[2], &outs[0].shape().to_usize())?;
+        if ins[0].shared_with().is_none() {
+            outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        }
+        by_size!(ins[1].dtype(), |T| {
+            index::scatter(source::<T>(&ins[1])?, &rows, inner, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::None)
+    .inplace(&[(0, 0)]);
+
 fn scatter_nd_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let shape = &p.get::<ScatterNdParam>().shape;
     io.assign_out(0, shape)?;

@@ -11,7 +11,11 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::par;
 
-/// The operators of this family.
+mod ranges;
+
+/// Numbers between two ends, numbers in the shape of another array, and one number everywhere.
+pub static RANGES: &[&OpDef] = ranges::OPS;
+/// The operators of this file.
 pub static OPS: &[&OpDef] = &[&ZEROS, &ONES, &FULL, &ZEROS_WITHOUT_DTYPE, &ARANGE, &EYE];
 
 params! {
@@ -173,15 +177,26 @@ const GRAIN: usize = 1 << 14;
 /// The numbers of a range.
 pub fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RangeParam>();
-    let ((start, _), step, repeat) = (bounds(p), p.step, p.repeat as usize);
-    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        // Start and step are converted first, so that a range of integers has equal steps.
-        let (start, step) = (T::from_f64(start).to_f64(), T::from_f64(step).to_f64());
-        par::parallel_rows(outs[0].slice_mut::<T>()?, GRAIN, 1, |chunk, out| {
+    equal_steps(&mut outs[0], bounds(p).0, p.step, p.repeat as usize, None)
+}
+
+/// Fills an array with equally spaced numbers, each `repeat` times; `last` replaces the last one.
+fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usize, last: Option<f64>) -> Result<()> {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        // Start and step are converted first, so that a range of integers has equal steps; not where the end is given instead.
+        let (start, step) = match last {
+            None => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64()),
+            Some(_) => (start, step),
+        };
+        let out = out.slice_mut::<T>()?;
+        par::parallel_rows(out, GRAIN, 1, |chunk, out| {
             for (i, x) in out.iter_mut().enumerate() {
                 *x = T::from_f64(start + ((chunk * GRAIN + i) / repeat) as f64 * step);
             }
         });
+        if let (Some(x), Some(last)) = (out.last_mut(), last) {
+            *x = T::from_f64(last);
+        }
         Ok(())
     }, d => Err(Error::Internal(format!("no range of type {d}"))))
 }

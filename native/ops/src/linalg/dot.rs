@@ -12,7 +12,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
 
-use super::product::MatrixElement;
+use super::product::{MatrixElement, item};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
@@ -218,12 +218,6 @@ fn batch_dot(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()
         T::products(a, b, out.slice_mut::<T>()?, (m, n));
         Ok(())
     }, d => Err(ctx.unsupported(d, TYPES)))
-}
-
-/// Matrix `i` of a batch.
-fn item<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize), transposed: bool) -> MatRef<'_, T> {
-    let matrix = MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols);
-    if transposed { matrix.t() } else { matrix }
 }
 
 const BATCH_DOT_COMPOSE: Compose = |g, n| {

@@ -145,3 +145,9 @@ half_precision!(f16 bf16);
 pub fn beta(out: &Out<'_>) -> f32 {
     if out.req() == Req::Add { 1.0 } else { 0.0 }
 }
+
+/// Matrix `i` of a batch.
+pub fn item<T: Copy>(data: &[T], i: usize, (rows, cols): (usize, usize), transposed: bool) -> MatRef<'_, T> {
+    let matrix = MatRef::row_major(&data[i * rows * cols..][..rows * cols], rows, cols);
+    if transposed { matrix.t() } else { matrix }
+}

@@ -10,6 +10,7 @@ mod deconvolution;
 mod dropout;
 mod fully_connected;
 mod fused;
+mod hawkes;
 mod leaky_relu;
 mod legacy;
 mod local_norm;
@@ -60,3 +61,5 @@ pub static OPS: &[&OpDef] = &[
 pub static SOFTMAX: &[&OpDef] = softmax::OPS;
 /// Losses for regression.
 pub static REGRESSION: &[&OpDef] = regression::OPS;
+/// Point processes.
+pub static PROCESSES: &[&OpDef] = hawkes::OPS;

@@ -55,7 +55,7 @@ step_params! {
 }
 
 step!(RMSPROP_UPDATE: RmsProp, "rmsprop_update",
-"A step of RMSProp: with g = clip(rescale_grad * grad) + wd * weight and n = gamma1 * n + (1 - gamma1) * g^2, the result is \
+"A step of RMSProp: with g = clip(rescale_grad * grad + wd * weight) and n = gamma1 * n + (1 - gamma1) * g^2, the result is \
  weight - lr * g / sqrt(n + epsilon) (Tieleman and Hinton, 2012).",
 RmsPropParam, states [n = "The mean of squares."],
 numbers |p| [
@@ -63,7 +63,7 @@ numbers |p| [
     wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient), weight_limit = bound(p.clip_weights),
 ],
 |weight, grad| {
-    let g = clip(rescale * grad, limit) + wd * weight;
+    let g = clip(rescale * grad + wd * weight, limit);
     let n = gamma1 * n + (C::ONE - gamma1) * g * g;
     [clip(weight - lr * g / (n + epsilon).sqrt(), weight_limit), n]
 });
@@ -84,7 +84,7 @@ step_params! {
 }
 
 step!(RMSPROPALEX_UPDATE: RmsPropAlex, "rmspropalex_update",
-"A step of the centred RMSProp with momentum: with x = clip(rescale_grad * grad) + wd * weight, \
+"A step of the centred RMSProp with momentum: with x = clip(rescale_grad * grad + wd * weight), \
  n = gamma1 * n + (1 - gamma1) * x^2, g = gamma1 * g + (1 - gamma1) * x and \
  delta = gamma2 * delta - lr * x / sqrt(n - g^2 + epsilon), the result is weight + delta (Graves, 2013).",
 RmsPropAlexParam,
@@ -94,7 +94,7 @@ numbers |p| [
     wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient), weight_limit = bound(p.clip_weights),
 ],
 |weight, grad| {
-    let x = clip(rescale * grad, limit) + wd * weight;
+    let x = clip(rescale * grad + wd * weight, limit);
     let n = gamma1 * n + (C::ONE - gamma1) * x * x;
     let g = gamma1 * g + (C::ONE - gamma1) * x;
     let delta = gamma2 * delta - lr * x / (n - g * g + epsilon).sqrt();

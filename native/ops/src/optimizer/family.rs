@@ -8,15 +8,16 @@ use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::OpCtx;
 use ferromx_core::params::{OpParams, Params};
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{self, Lane, Load, Store};
+use ferromx_kernels::map::{Lane, Load, Store};
 use ferromx_kernels::math::Real;
-use ferromx_kernels::zip::update;
+use ferromx_kernels::update::{Step, update_all};
+use smallvec::SmallVec;
 
 /// One step of an optimizer: from `K` numbers, which come from the parameters, and the gradient to new values of `S` arrays, the
 /// weight and then the states.
 pub trait Rule<const K: usize, const S: usize> {
-    /// The operator's parameters.
-    type Params: OpParams;
+    /// What the numbers are made from: the operator's parameters, or those of one weight of several.
+    type Params;
     /// The numbers of [`Rule::step`].
     fn numbers(p: &Self::Params) -> [f64; K];
     /// New weight and states of one element.
@@ -52,67 +53,113 @@ pub fn sign<C: Real>(x: C) -> C {
     }
 }
 
-/// Writes the new weight to the output, which may be the weight's own memory, and changes the states.
+/// One step on one weight. The output, which may be the weight's own memory, gets the new weight.
 pub fn kernel<R: Rule<K, S>, const K: usize, const S: usize>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
-) -> Result<()> {
+) -> Result<()>
+where
+    R::Params: OpParams,
+{
     let numbers = R::numbers(ctx.params());
+    steps::<R, K, S>(ctx, ins, outs, 1, |_| numbers)
+}
+
+/// [`kernel`] for the operands of [`mixed_steps`].
+pub fn mixed_kernel<R: Rule<K, S>, const K: usize, const S: usize>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()>
+where
+    R::Params: OpParams,
+{
+    let numbers = R::numbers(ctx.params());
+    mixed_steps::<R, K, S>(ctx, ins, outs, 1, |_| numbers)
+}
+
+/// One step on each of `count` weights, for inputs that are the weight, its gradient and its states, one weight after the other.
+/// A weight is left alone where nobody wants the result.
+pub fn steps<R: Rule<K, S>, const K: usize, const S: usize>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+    count: usize,
+    numbers: impl Fn(usize) -> [f64; K],
+) -> Result<()> {
     dispatch!(ins[0].dtype(), T in [f32, half::f16] => {
-        run::<R, T, f32, K, S>(numbers, ins, outs)
+        full_steps::<R, T, f32, K, S>(ins, outs, count, numbers)
     }, d => dispatch!(d, T in [f64] => {
-        run::<R, T, f64, K, S>(numbers, ins, outs)
+        full_steps::<R, T, f64, K, S>(ins, outs, count, numbers)
     }, d => Err(ctx.unsupported(d, DType::FLOATS))))
 }
 
-fn run<R: Rule<K, S>, T, C, const K: usize, const S: usize>(
-    numbers: [f64; K],
+fn full_steps<R: Rule<K, S>, T, C, const K: usize, const S: usize>(
     ins: &[In<'_>],
     outs: &mut [Out<'_>],
+    count: usize,
+    numbers: impl Fn(usize) -> [f64; K],
 ) -> Result<()>
 where
     T: Element + Load<C> + Store<C>,
     C: Lane + Real,
 {
-    if ins[0].shared_with().is_none() {
-        outs[0].slice_mut::<T>()?.copy_from_slice(ins[0].slice()?);
-    }
-    let grad = ins[1].slice::<T>()?;
-    let state = slices(outs)?;
-    update(state, [grad], numbers.map(C::of), R::step::<C>);
-    Ok(())
+    let (weights, states) = outs.split_at_mut(count);
+    let mut states = states.iter_mut();
+    let steps = weights.iter_mut().enumerate().map(|(i, out)| {
+        let own = states.by_ref().take(S - 1).collect::<SmallVec<[_; 4]>>();
+        if !out.wanted() {
+            return Ok(None);
+        }
+        let (weight, grad) = (&ins[i * (S + 1)], &ins[i * (S + 1) + 1]);
+        Ok(Some(Step {
+            state: slices::<T, S>(std::iter::once(out).chain(own))?,
+            origin: if weight.shared_with().is_none() { weight.slice()? } else { &[] },
+            rounded: &mut [] as &mut [T],
+            inputs: [grad.slice::<T>()?],
+            params: numbers(i).map(C::of),
+        }))
+    });
+    update_all(steps.filter_map(Result::transpose), R::step::<C>)
 }
 
-/// The elements of the first `S` operands.
-fn slices<'s, T: Element, const S: usize>(outs: &'s mut [Out<'_>]) -> Result<[&'s mut [T]; S]> {
+/// [`steps`] in single precision for weights of a smaller type: the last state of each is the weight in single precision, from
+/// which the output is rounded.
+pub fn mixed_steps<R: Rule<K, S>, const K: usize, const S: usize>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+    count: usize,
+    numbers: impl Fn(usize) -> [f64; K],
+) -> Result<()> {
+    let (weights, states) = outs.split_at_mut(count);
+    let mut states = states.iter_mut();
+    dispatch!(ins[0].dtype(), T in [f32, f64, half::f16] => {
+        let steps = weights.iter_mut().enumerate().map(|(i, out)| {
+            let mut state = slices::<f32, S>(states.by_ref().take(S))?;
+            state.rotate_right(1);
+            Ok(Step {
+                state,
+                origin: &[],
+                rounded: if out.wanted() { out.slice_mut::<T>()? } else { &mut [] },
+                inputs: [ins[i * (S + 2) + 1].slice::<T>()?],
+                params: numbers(i).map(|x| x as f32),
+            })
+        });
+        update_all(steps, R::step::<f32>)
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// The elements of `S` operands.
+pub fn slices<'s, 'o: 's, T: Element, const S: usize>(
+    outs: impl IntoIterator<Item = &'s mut Out<'o>>,
+) -> Result<[&'s mut [T]; S]> {
     let mut slices = std::array::from_fn(|_| Default::default());
     for (slice, out) in slices.iter_mut().zip(outs) {
         *slice = out.slice_mut()?;
     }
     Ok(slices)
-}
-
-/// [`kernel`] in single precision for a weight of a smaller type: the last state is the weight in single precision, from which
-/// the output is rounded.
-pub fn mixed_kernel<R: Rule<K, S>, const K: usize, const S: usize>(
-    ctx: &OpCtx<'_>,
-    ins: &[In<'_>],
-    outs: &mut [Out<'_>],
-) -> Result<()> {
-    let numbers = R::numbers(ctx.params()).map(|x| x as f32);
-    let (weight, states) = outs.split_at_mut(1);
-    let mut state = slices::<f32, S>(states)?;
-    state.rotate_right(1);
-    dispatch!(weight[0].dtype(), T in [f32, f64, half::f16] => {
-        let grad = ins[1].slice::<T>()?;
-        ferromx_kernels::par::with_scratch(grad.len(), |wide: &mut [f32]| {
-            map::cast(grad, wide);
-            update(state.each_mut().map(|s| &mut **s), [&*wide], numbers, R::step::<f32>);
-        });
-        map::cast(&*state[0], weight[0].slice_mut::<T>()?);
-        Ok(())
-    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
 /// Weight, gradient and output have one type, the states are in single precision.
@@ -153,20 +200,17 @@ pub(crate) use step_params;
 /// The indices of states: all inputs after weight and gradient.
 pub const STATES: &[usize] = &[2, 3, 4, 5];
 
-/// Defines an optimizer step from its formula.
+/// Defines the [`Rule`] of an optimizer from its formula.
 ///
 /// ```text
-/// step!(SGD_UPDATE: Sgd, "sgd_update", "...", SgdParam, states [],
-///     numbers |p| [lr = p.lr, wd = p.wd],
-///     |weight, grad| [weight - lr * (grad + wd * weight)]);
+/// rule!(Sgd, SgdParam, states [], numbers |p| [lr = p.lr, wd = p.wd], |weight, grad| [weight - lr * (grad + wd * weight)]);
 /// ```
 /// `numbers` names values made from the parameters; the formula, in which `C` is the type of all numbers, gives the new weight and
 /// the new states in the order in which they are listed.
-macro_rules! step {
-    ($name:ident: $Rule:ident, $op:literal $([$($alias:literal),+])?, $doc:expr, $P:ty,
-     states [$($state:ident = $state_doc:literal),*], numbers |$p:ident| [$($number:ident = $value:expr),* $(,)?],
+macro_rules! rule {
+    ($Rule:ident, $P:ty, states [$($state:ident),*], numbers |$p:ident| [$($number:ident = $value:expr),* $(,)?],
      |$weight:ident, $grad:ident| $formula:expr) => {
-        enum $Rule {}
+        pub(super) enum $Rule {}
 
         impl family::Rule<{ [$(stringify!($number)),*].len() }, { ["", $(stringify!($state)),*].len() }> for $Rule {
             type Params = $P;
@@ -187,6 +231,16 @@ macro_rules! step {
                 $formula
             }
         }
+    };
+}
+pub(crate) use rule;
+
+/// Defines an optimizer step, an operator on one weight, from its formula; see [`rule!`].
+macro_rules! step {
+    ($name:ident: $Rule:ident, $op:literal $([$($alias:literal),+])?, $doc:expr, $P:ty,
+     states [$($state:ident = $state_doc:literal),*], numbers |$p:ident| [$($number:ident = $value:expr),* $(,)?],
+     |$weight:ident, $grad:ident| $formula:expr) => {
+        family::rule!($Rule, $P, states [$($state),*], numbers |$p| [$($number = $value),*], |$weight, $grad| $formula);
 
         pub static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
@@ -206,3 +260,28 @@ macro_rules! step {
     };
 }
 pub(crate) use step;
+
+/// Defines the step of a rule for a weight of a smaller type that has a copy in single precision.
+macro_rules! mixed_step {
+    ($name:ident: $Rule:ident<$K:literal, $S:literal>, $op:literal, $of:literal, $P:ty,
+     states [$($state:ident = $state_doc:literal),*]) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc(concat!(
+                $of,
+                " for a weight in half precision: it changes a copy in single precision, of which the output is the rounding."
+            ))
+            .inputs(&[
+                arg("weight", "The weight, of any floating-point type."),
+                arg("grad", "Its gradient."),
+                $(arg(stringify!($state), $state_doc),)*
+                arg("weight32", "The weight in single precision."),
+            ])
+            .params::<$P>()
+            .dtype(family::mixed_dtype)
+            .mutates(family::STATES.split_at($S).0)
+            .forward(family::mixed_kernel::<$Rule, $K, $S>)
+            .grad(Grad::Zero)
+            .inplace(&[(0, 0)]);
+    };
+}
+pub(crate) use mixed_step;

@@ -4,7 +4,7 @@ use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpDef, arg};
 use ferromx_kernels::math::Real;
 
-use super::family::{self, bound, clip, sign, step, step_params};
+use super::family::{self, bound, clip, mixed_step, sign, step, step_params};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
@@ -13,6 +13,7 @@ pub static OPS: &[&OpDef] = &[
     &MP_SGD_UPDATE,
     &MP_SGD_MOM_UPDATE,
     &NAG_MOM_UPDATE,
+    &MP_NAG_MOM_UPDATE,
     &SIGNSGD_UPDATE,
     &SIGNUM_UPDATE,
 ];
@@ -37,7 +38,7 @@ step_params! {
 }
 
 step_params! {
-    /// Parameters of `nag_mom_update`.
+    /// Parameters of `nag_mom_update` and `mp_nag_mom_update`.
     MomParam {
         /// The part of the last step that is taken again.
         momentum: f32 = 0.0;
@@ -65,37 +66,10 @@ numbers |p| [
     [weight + mom, mom]
 });
 
-pub static MP_SGD_UPDATE: OpDef = OpDef::new("mp_sgd_update")
-    .doc("sgd_update for a weight in half precision: it changes a copy in single precision, of which the output is the rounding.")
-    .inputs(&[
-        arg("weight", "The weight, of any floating-point type."),
-        arg("grad", "Its gradient."),
-        arg("weight32", "The weight in single precision."),
-    ])
-    .params::<SgdParam>()
-    .dtype(family::mixed_dtype)
-    .mutates(&[2])
-    .forward(family::mixed_kernel::<Sgd, 4, 1>)
-    .grad(Grad::Zero)
-    .inplace(&[(0, 0)]);
+mixed_step!(MP_SGD_UPDATE: Sgd<4, 1>, "mp_sgd_update", "sgd_update", SgdParam, states []);
 
-pub static MP_SGD_MOM_UPDATE: OpDef = OpDef::new("mp_sgd_mom_update")
-    .doc(
-        "sgd_mom_update for a weight in half precision: it changes a copy in single precision, of which the output is the \
-         rounding.",
-    )
-    .inputs(&[
-        arg("weight", "The weight, of any floating-point type."),
-        arg("grad", "Its gradient."),
-        arg("mom", "The momentum, in single precision."),
-        arg("weight32", "The weight in single precision."),
-    ])
-    .params::<SgdMomParam>()
-    .dtype(family::mixed_dtype)
-    .mutates(&[2, 3])
-    .forward(family::mixed_kernel::<SgdMom, 5, 2>)
-    .grad(Grad::Zero)
-    .inplace(&[(0, 0)]);
+mixed_step!(MP_SGD_MOM_UPDATE: SgdMom<5, 2>, "mp_sgd_mom_update", "sgd_mom_update", SgdMomParam,
+states [mom = "The momentum, in single precision."]);
 
 step!(NAG_MOM_UPDATE: NagMom, "nag_mom_update",
 "A step with Nesterov's momentum: mom = momentum * mom - lr * g, then weight + momentum * mom - lr * g, where \
@@ -109,6 +83,9 @@ numbers |p| [
     let mom = momentum * mom - lr * g;
     [weight + momentum * mom - lr * g, mom]
 });
+
+mixed_step!(MP_NAG_MOM_UPDATE: NagMom<5, 2>, "mp_nag_mom_update", "nag_mom_update", MomParam,
+states [mom = "The momentum, in single precision."]);
 
 step_params! {
     /// Parameters of `signsgd_update`.

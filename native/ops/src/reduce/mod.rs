@@ -3,6 +3,7 @@
 mod arg;
 pub(crate) mod axes;
 mod moments;
+mod counts;
 mod norm;
 pub(crate) mod sums;
 
@@ -14,3 +15,5 @@ pub static SUMS: &[&OpDef] = sums::OPS;
 pub static NORMS: &[&OpDef] = &[&norm::NORM, &moments::MOMENTS];
 /// Positions of extremes.
 pub static ARG: &[&OpDef] = arg::OPS;
+/// Histograms, and whether arrays are alike.
+pub static COUNTS: &[&OpDef] = counts::OPS;

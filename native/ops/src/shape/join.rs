@@ -13,7 +13,7 @@ use ferromx_kernels::movement;
 use super::moves::{by_size, source, target};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2];
+pub static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2];
 
 /// Joins inputs that are rows; `width` is the length of an input's rows.
 pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
@@ -78,6 +78,18 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
         }),
         Some(CONCAT_BACK),
     ));
+
+pub static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
+    .aliases(&["_npi_rnn_param_concat"])
+    .doc("Joins the parameters of a recurrent layer, as Concat does.")
+    .variadic("data", "The parameters to join.", "num_args")
+    .params::<ConcatParam>()
+    .shape(concat_shape)
+    .forward(|ctx, ins, outs| {
+        let axis = place(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
+        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+    })
+    .grad(Grad::Compose(CONCAT_BACK));
 
 fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let Some(rank) = io.ins.iter().chain(io.outs.iter()).find_map(Shape::ndim) else { return Ok(()) };

@@ -1,6 +1,7 @@
 //! Operators that change shapes and move elements.
 
 pub(crate) mod axes;
+mod diag;
 pub(crate) mod join;
 pub(crate) mod moves;
 pub(crate) mod pad;
@@ -14,6 +15,8 @@ use ferromx_core::op::OpDef;
 pub static RESHAPE: &[&OpDef] = reshape::OPS;
 /// Permutation, insertion, removal and reversal of axes.
 pub static AXES: &[&OpDef] = axes::OPS;
+/// Diagonals.
+pub static DIAG: &[&OpDef] = diag::OPS;
 /// Slices, and writing to them.
 pub static SLICE: &[&OpDef] = slice::OPS;
 /// Joining arrays along an axis, and cutting them apart.

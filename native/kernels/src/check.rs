@@ -1,0 +1,62 @@
+//! Questions about all elements of an array.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::map::Load;
+use crate::par::parallel_ranges;
+use crate::simd::multiversion::{self, Kernel};
+use ferromx_core::dtype::Element;
+
+/// Elements of one parallel chunk.
+const GRAIN: usize = 1 << 15;
+/// Elements that are looked at before the answer is.
+const BLOCK: usize = 1024;
+
+/// Whether a block of numbers is finite: their products with 0 are 0, those of others NaN.
+struct Finite<'a>(&'a [f32]);
+
+impl Kernel for Finite<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let mut sums = [0f32; 16];
+        let (blocks, rest) = self.0.as_chunks::<16>();
+        for block in blocks {
+            for (sum, x) in sums.iter_mut().zip(block) {
+                *sum += x * 0.0;
+            }
+        }
+        sums.iter().chain(&[rest.iter().map(|x| x * 0.0).sum::<f32>()]).all(|sum| *sum == 0.0)
+    }
+}
+
+/// Whether no element is infinite or NaN. Stops soon after it met one that is.
+pub fn all_finite<T: Element + Load<f32> + Load<f64>>(x: &[T]) -> bool {
+    let finite = AtomicBool::new(true);
+    parallel_ranges(x.len(), GRAIN, |range| {
+        let mut buffer = [0f32; BLOCK];
+        for block in x[range].chunks(BLOCK) {
+            if !finite.load(Ordering::Relaxed) {
+                return;
+            }
+            if !block_is_finite(block, &mut buffer) {
+                finite.store(false, Ordering::Relaxed);
+            }
+        }
+    });
+    finite.into_inner()
+}
+
+fn block_is_finite<T: Element + Load<f32> + Load<f64>>(block: &[T], buffer: &mut [f32; BLOCK]) -> bool {
+    if let Some(lanes) = <T as Load<f32>>::view(block) {
+        return multiversion::run(Finite(lanes));
+    }
+    // A finite number of double precision may be infinite in single precision.
+    if let Some(lanes) = <T as Load<f64>>::view(block) {
+        return lanes.iter().all(|x| x.is_finite());
+    }
+    let buffer = &mut buffer[..block.len()];
+    T::load(block, buffer);
+    multiversion::run(Finite(buffer))
+}

@@ -1,0 +1,72 @@
+//! Counts of elements by ranges of their values.
+
+use std::sync::Mutex;
+
+use crate::map::Load;
+use crate::par::parallel_ranges;
+
+/// Elements of one parallel chunk.
+const GRAIN: usize = 1 << 16;
+
+/// Adds to `counts[i]` the number of elements with `edges[i] <= x < edges[i + 1]`, of the last range also those equal to its end.
+/// Elements outside of all ranges, and NaN, count nowhere. `uniform` says that the ranges are equally long.
+///
+/// # Panics
+/// If there is not one edge more than there are counts.
+pub fn histogram<T: Load<f64>>(x: &[T], edges: &[f64], uniform: bool, counts: &mut [i64]) {
+    assert_eq!(edges.len(), counts.len() + 1, "{} edges of {} ranges", edges.len(), counts.len());
+    let [first, .., last] = *edges else { return };
+    let scale = counts.len() as f64 / (last - first);
+    let find = |x: f64| -> Option<usize> {
+        if !(first..=last).contains(&x) {
+            return None;
+        }
+        if uniform {
+            // Rounding may lead to a neighbour.
+            let i = (((x - first) * scale) as usize).min(edges.len() - 2);
+            if x >= edges[i] && (x < edges[i + 1] || i == edges.len() - 2) {
+                return Some(i);
+            }
+        }
+        Some((edges.partition_point(|e| *e <= x)).saturating_sub(1).min(edges.len() - 2))
+    };
+    let total = Mutex::new(counts);
+    parallel_ranges(x.len(), GRAIN, |range| {
+        let mut own = vec![0i64; edges.len() - 1];
+        for x in &x[range] {
+            if let Some(i) = find(x.lane()) {
+                own[i] += 1;
+            }
+        }
+        let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        total.iter_mut().zip(own).for_each(|(t, n)| *t += n);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_element_is_counted_where_it_belongs() {
+        let x: Vec<f32> = (0..200_000).map(|i| (i % 1000) as f32 / 100.0 - 1.0).collect();
+        let edges: Vec<f64> = (0..=7).map(|i| i as f64 * 8.0 / 7.0).collect();
+        let (mut fast, mut slow) = (vec![0; 7], vec![0; 7]);
+        histogram(&x, &edges, true, &mut fast);
+        histogram(&x, &edges, false, &mut slow);
+        let mut want = vec![0; 7];
+        for x in x.iter().map(|x| f64::from(*x)) {
+            if let Some(i) = (0..7).find(|i| edges[*i] <= x && (x < edges[i + 1] || *i == 6 && x == edges[7])) {
+                want[i] += 1;
+            }
+        }
+        assert_eq!((&fast, &slow), (&want, &want));
+    }
+
+    #[test]
+    fn nothing_outside_and_no_nan() {
+        let mut counts = [0; 2];
+        histogram(&[f64::NAN, -1.0, 0.0, 1.0, 2.0, 2.5], &[0.0, 1.0, 2.0], false, &mut counts);
+        assert_eq!(counts, [1, 2]);
+    }
+}

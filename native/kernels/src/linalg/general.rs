@@ -1,0 +1,238 @@
+//! Eigenvalues and eigenvectors of general real matrices.
+
+use super::lq::reflector;
+use super::{Scalar, axpy, dot};
+use crate::par::with_scratch;
+
+/// Steps for one eigenvalue; two or three are usual.
+const MAX_STEPS: usize = 60;
+
+/// Why [`general_eigen`] gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EigenError {
+    /// The steps for an eigenvalue, of this number, do not converge, as with NaN and infinities.
+    NotConverged(usize),
+    /// Eigenvectors are wanted, but the eigenvalue of this number is complex.
+    Complex(usize),
+}
+
+/// Writes the real and imaginary parts of the eigenvalues of a matrix of `n` x `n` elements, which is overwritten; those of a
+/// conjugate pair stand side by side, the positive imaginary part first. `vectors` is empty, or gets the eigenvectors: column k, of
+/// length 1, is that of value k, and all values must be real then.
+///
+/// The matrix becomes a Hessenberg matrix by Householder reflections, and then quasi-triangular by Francis' steps with two shifts
+/// (Golub and Van Loan, Matrix Computations, 7.4 and 7.5).
+///
+/// # Errors
+/// See [`EigenError`].
+///
+/// # Panics
+/// If a length does not fit.
+pub fn general_eigen<T: Scalar>(
+    a: &mut [T],
+    n: usize,
+    re: &mut [T],
+    im: &mut [T],
+    vectors: &mut [T],
+) -> Result<(), EigenError> {
+    assert_eq!((a.len(), re.len(), im.len()), (n * n, n, n), "a matrix of {n} x {n} elements and its eigenvalues");
+    assert!(vectors.is_empty() || vectors.len() == n * n, "{} elements of eigenvectors for {n} values", vectors.len());
+    if a.iter().any(|x| !x.is_finite()) {
+        return Err(EigenError::NotConverged(0));
+    }
+    with_scratch(n * n, |basis: &mut [T]| {
+        basis.fill(T::zero());
+        (0..n).for_each(|i| basis[i * n + i] = T::one());
+        let mut schur = Schur { h: a, basis, n };
+        schur.hessenberg();
+        schur.triangular()?;
+        schur.values(re, im);
+        if vectors.is_empty() {
+            return Ok(());
+        }
+        match im.iter().position(|im| *im != T::zero()) {
+            Some(k) => Err(EigenError::Complex(k)),
+            None => {
+                schur.vectors(vectors);
+                Ok(())
+            }
+        }
+    })
+}
+
+/// A matrix on its way to A = Q H Q^T; `basis` holds Q^T.
+struct Schur<'a, T> {
+    h: &'a mut [T],
+    basis: &'a mut [T],
+    n: usize,
+}
+
+impl<T: Scalar> Schur<'_, T> {
+    fn at(&self, i: usize, j: usize) -> T {
+        self.h[i * self.n + j]
+    }
+
+    /// Applies I - t v v^T, whose first row and column are `k`, from both sides, to the columns from `from` on and the rows up to
+    /// `to`.
+    fn reflect(&mut self, v: &[T], t: T, k: usize, from: usize, to: usize) {
+        let n = self.n;
+        left(self.h, n, v, t, k, from);
+        for row in self.h[..to * n].chunks_exact_mut(n) {
+            let part = &mut row[k..k + v.len()];
+            let along = dot(v, part) * t;
+            axpy(-along, v, part);
+        }
+        left(self.basis, n, v, t, k, 0);
+    }
+
+    /// Makes everything below the first subdiagonal 0.
+    fn hessenberg(&mut self) {
+        let n = self.n;
+        for k in 0..n.saturating_sub(2) {
+            let mut v: Vec<T> = (k + 1..n).map(|i| self.at(i, k)).collect();
+            let t = reflector(&mut v);
+            v[0] = T::one();
+            if t != T::zero() {
+                self.reflect(&v, t, k + 1, k, n);
+            }
+            (k + 2..n).for_each(|i| self.h[i * n + k] = T::zero());
+        }
+    }
+
+    /// Takes the Hessenberg matrix to a triangular one with blocks of two rows for complex pairs.
+    fn triangular(&mut self) -> Result<(), EigenError> {
+        let n = self.n;
+        let (mut end, mut step) = (n, 0);
+        while end > 0 {
+            let start = self.split(end);
+            match end - start {
+                1 => (end, step) = (end - 1, 0),
+                2 => {
+                    self.separate(start);
+                    (end, step) = (end - 2, 0);
+                }
+                _ if step == MAX_STEPS => return Err(EigenError::NotConverged(end - 1)),
+                _ => {
+                    step += 1;
+                    self.francis(start, end, step % 10 == 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The start of the last block that ends at `end` and does not fall apart.
+    fn split(&mut self, end: usize) -> usize {
+        for i in (1..end).rev() {
+            let beside = self.at(i, i).abs() + self.at(i - 1, i - 1).abs();
+            if self.at(i, i - 1).abs() <= T::epsilon() * beside {
+                self.h[i * self.n + i - 1] = T::zero();
+                return i;
+            }
+        }
+        0
+    }
+
+    /// One step with the eigenvalues of the last two rows as shifts, or with other ones where that led nowhere.
+    fn francis(&mut self, start: usize, end: usize, exceptional: bool) {
+        let (n, last) = (self.n, end - 1);
+        let mut sum = self.at(last - 1, last - 1) + self.at(last, last);
+        let mut product =
+            self.at(last - 1, last - 1) * self.at(last, last) - self.at(last - 1, last) * self.at(last, last - 1);
+        if exceptional {
+            let size = self.at(last, last - 1).abs() + self.at(last - 1, last - 2).abs();
+            (sum, product) = (size + size / (T::one() + T::one()), size * size);
+        }
+        let (a, below) = (self.at(start, start), self.at(start + 1, start));
+        let mut bulge = vec![
+            a * (a - sum) + self.at(start, start + 1) * below + product,
+            below * (a + self.at(start + 1, start + 1) - sum),
+            below * self.at(start + 2, start + 1),
+        ];
+        for k in start..last {
+            let t = reflector(&mut bulge);
+            bulge[0] = T::one();
+            let rows = bulge.len();
+            let from = if k > start { k - 1 } else { start };
+            if t != T::zero() {
+                self.reflect(&bulge, t, k, from, (k + 4).min(end));
+            }
+            if k > start {
+                (k + 1..k + rows).for_each(|i| self.h[i * n + k - 1] = T::zero());
+            }
+            bulge = (k + 1..(k + 4).min(end)).map(|i| self.at(i, k)).collect();
+        }
+    }
+
+    /// The half difference and the discriminant of the two diagonal elements from `i` on: negative for a complex pair.
+    fn discriminant(&self, i: usize) -> (T, T) {
+        let half = (self.at(i, i) - self.at(i + 1, i + 1)) / (T::one() + T::one());
+        (half, half * half + self.at(i, i + 1) * self.at(i + 1, i))
+    }
+
+    /// Makes a block of two rows triangular if its eigenvalues are real.
+    fn separate(&mut self, i: usize) {
+        let n = self.n;
+        let (half, square) = self.discriminant(i);
+        if square < T::zero() {
+            return;
+        }
+        // The vector (x, y) of the larger eigenvalue, and the reflection that takes it to the first axis.
+        let x = half + if half >= T::zero() { square.sqrt() } else { -square.sqrt() };
+        let mut v = [x, self.at(i + 1, i)];
+        let t = reflector(&mut v);
+        v[0] = T::one();
+        if t != T::zero() {
+            self.reflect(&v, t, i, i, i + 2);
+        }
+        self.h[(i + 1) * n + i] = T::zero();
+    }
+
+    fn values(&self, re: &mut [T], im: &mut [T]) {
+        let mut i = 0;
+        while i < self.n {
+            (re[i], im[i]) = (self.at(i, i), T::zero());
+            if i + 1 < self.n && self.at(i + 1, i) != T::zero() {
+                let (half, square) = self.discriminant(i);
+                let (middle, root) = (self.at(i + 1, i + 1) + half, (-square).max(T::zero()).sqrt());
+                (re[i], re[i + 1]) = (middle, middle);
+                (im[i], im[i + 1]) = (root, -root);
+                i += 1;
+            }
+            i += 1;
+        }
+    }
+
+    /// The eigenvectors of the triangular matrix, by substitution, and then of A.
+    fn vectors(&self, out: &mut [T]) {
+        let n = self.n;
+        let size = self.h.iter().fold(T::zero(), |size, x| size.max(x.abs()));
+        let (mut x, mut v) = (vec![T::zero(); n], vec![T::zero(); n]);
+        for k in 0..n {
+            x[k] = T::one();
+            for i in (0..k).rev() {
+                let sum = dot(&self.h[i * n + i + 1..i * n + k + 1], &x[i + 1..=k]);
+                let difference = self.at(i, i) - self.at(k, k);
+                let least = T::epsilon() * size;
+                x[i] = -sum / if difference.abs() < least { least } else { difference };
+            }
+            v.fill(T::zero());
+            (0..=k).for_each(|i| axpy(x[i], &self.basis[i * n..(i + 1) * n], &mut v));
+            let length = dot(&v, &v).sqrt();
+            (0..n).for_each(|i| out[i * n + k] = v[i] / length);
+        }
+    }
+}
+
+/// Applies I - t v v^T to the rows from `k` on, in the columns from `from` on.
+fn left<T: Scalar>(a: &mut [T], n: usize, v: &[T], t: T, k: usize, from: usize) {
+    with_scratch(n - from, |along: &mut [T]| {
+        along.fill(T::zero());
+        for (i, v) in v.iter().enumerate() {
+            axpy(*v, &a[(k + i) * n + from..(k + i + 1) * n], along);
+        }
+        for (i, v) in v.iter().enumerate() {
+            axpy(-t * *v, along, &mut a[(k + i) * n + from..(k + i + 1) * n]);
+        }
+    });
+}

@@ -1,0 +1,104 @@
+//! The LU factorisation with exchanges of rows, and what follows from it.
+
+use super::{BLOCK, Scalar, Triangle, axpy, solve_left};
+use crate::gemm::{MatMut, MatRef, gemm};
+use crate::par::{parallel_rows, with_scratch};
+
+/// Replaces the matrix A of `n` x `n` elements by its factors: L below the diagonal (with ones on it), U on and above it, so
+/// that P A = L U. `pivots[k]` is the row that was exchanged with row k in step k. Returns whether the number of exchanges was
+/// odd. A column without an element other than 0 leaves a 0 on the diagonal of U.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn lu<T: Scalar>(a: &mut [T], n: usize, pivots: &mut [usize]) -> bool {
+    assert_eq!((a.len(), pivots.len()), (n * n, n), "a matrix of {n} x {n} elements and {n} pivots");
+    let mut odd = false;
+    for k in (0..n).step_by(BLOCK) {
+        let end = (k + BLOCK).min(n);
+        for (j, pivot) in pivots.iter_mut().enumerate().take(end).skip(k) {
+            *pivot = eliminate(a, n, j, end);
+            odd ^= *pivot != j;
+        }
+        if end < n {
+            update_rest(a, n, k, end);
+        }
+    }
+    odd
+}
+
+/// One step of the elimination within the block of columns that ends at `end`.
+fn eliminate<T: Scalar>(a: &mut [T], n: usize, j: usize, end: usize) -> usize {
+    let mut pivot = j;
+    for i in j + 1..n {
+        if a[i * n + j].abs() > a[pivot * n + j].abs() {
+            pivot = i;
+        }
+    }
+    if pivot != j {
+        let (upper, lower) = a.split_at_mut(pivot * n);
+        upper[j * n..(j + 1) * n].swap_with_slice(&mut lower[..n]);
+    }
+    let (upper, lower) = a.split_at_mut((j + 1) * n);
+    let row = &upper[j * n..];
+    if row[j] != T::zero() {
+        parallel_rows(lower, n, 4 * BLOCK, |_, other| {
+            other[j] /= row[j];
+            let factor = -other[j];
+            axpy(factor, &row[j + 1..end], &mut other[j + 1..end]);
+        });
+    }
+    pivot
+}
+
+/// Brings the columns right of a finished block up to date.
+fn update_rest<T: Scalar>(a: &mut [T], n: usize, k: usize, end: usize) {
+    let (upper, lower) = a.split_at_mut(end * n);
+    let (b, rows) = (end - k, n - end);
+    for i in k..end {
+        let (above, row) = upper.split_at_mut(i * n);
+        for j in k..i {
+            let factor = -row[j];
+            axpy(factor, &above[j * n + end..(j + 1) * n], &mut row[end..n]);
+        }
+    }
+    with_scratch(rows * b, |columns: &mut [T]| {
+        for (to, from) in columns.chunks_exact_mut(b).zip(lower.chunks_exact(n)) {
+            to.copy_from_slice(&from[k..end]);
+        }
+        let right = MatRef::new(&upper[k * n + end..], b, rows, n, 1);
+        let target = MatMut::new(&mut lower[end..], rows, rows, n);
+        gemm(-T::one(), MatRef::row_major(columns, rows, b), right, T::one(), target);
+    });
+}
+
+/// Replaces B, of `n` x `m` elements, by the X with A X = B, for the factors of A that [`lu`] gives.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn solve_lu<T: Scalar>(factors: &[T], n: usize, pivots: &[usize], b: &mut [T], m: usize) {
+    for (k, &pivot) in pivots.iter().enumerate().filter(|(k, pivot)| k != *pivot) {
+        let (upper, lower) = b.split_at_mut(pivot * m);
+        upper[k * m..(k + 1) * m].swap_with_slice(&mut lower[..m]);
+    }
+    solve_left(factors, n, Triangle { lower: true, transposed: false, unit: true }, b, m);
+    solve_left(factors, n, Triangle { lower: false, transposed: false, unit: false }, b, m);
+}
+
+/// Writes the inverse of the matrix A of `n` x `n` elements, which is replaced by its factors.
+///
+/// # Errors
+/// The number of the column that makes A singular.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn invert<T: Scalar>(a: &mut [T], n: usize, out: &mut [T]) -> Result<(), usize> {
+    let mut pivots = vec![0; n];
+    lu(a, n, &mut pivots);
+    if let Some(k) = (0..n).find(|k| a[k * n + k] == T::zero()) {
+        return Err(k);
+    }
+    out.fill(T::zero());
+    (0..n).for_each(|i| out[i * n + i] = T::one());
+    solve_lu(a, n, &pivots, out, n);
+    Ok(())
+}

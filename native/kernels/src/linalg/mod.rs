@@ -1,0 +1,95 @@
+//! Factorisations and solutions of dense linear algebra, for row-major matrices in single and double precision.
+//!
+//! Products are those of [`gemm`](crate::gemm): the factorisations work in blocks, so that nearly all of their operations are
+//! products. Batches are the caller's loop: see [`for_each_matrix`].
+
+mod cholesky;
+mod general;
+mod lq;
+mod lu;
+mod svd;
+mod symmetric;
+#[cfg(test)]
+mod tests;
+mod triangular;
+
+pub use cholesky::cholesky;
+pub use general::{EigenError, general_eigen};
+pub use lq::{lq, qr};
+pub use lu::{invert, lu, solve_lu};
+pub use svd::svd;
+pub use symmetric::symmetric_eigen;
+pub use triangular::{
+    Triangle, copy_triangle, pack_triangle, solve_left, solve_right, symmetric_from_lower, unpack_triangle,
+};
+
+use std::iter::Sum;
+use std::sync::Mutex;
+
+use num_traits::{Float, NumAssign};
+
+use crate::gemm;
+use crate::par::{self, Plain};
+
+/// What matrices are made of: `f32` or `f64`.
+pub trait Scalar: gemm::Element + Plain + Float + NumAssign + Sum + Default {}
+
+impl Scalar for f32 {}
+impl Scalar for f64 {}
+
+/// Rows and columns of a block.
+const BLOCK: usize = 64;
+
+/// Calls `f(number, matrix)` for each matrix of `len` elements in `data`, in parallel where there are several.
+///
+/// # Errors
+/// That of the first matrix for which `f` fails; all are visited nevertheless.
+pub fn for_each_matrix<T: Send, E: Send>(
+    data: &mut [T],
+    len: usize,
+    f: impl Fn(usize, &mut [T]) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let failed: Mutex<Option<(usize, E)>> = Mutex::new(None);
+    let len = len.max(1);
+    if data.len() == len {
+        return f(0, data);
+    }
+    // About 32K multiply-adds for each chunk, taking an element of a matrix for about as many as it has rows.
+    let work = len * len.isqrt();
+    par::parallel_rows(data, len, (1 << 15) / work.max(1), |i, matrix| {
+        if let Err(e) = f(i, matrix) {
+            let mut failed = failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if failed.as_ref().is_none_or(|(first, _)| i < *first) {
+                *failed = Some((i, e));
+            }
+        }
+    });
+    match failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some((_, e)) => Err(e),
+        None => Ok(()),
+    }
+}
+
+/// Writes the transpose of a matrix of `rows` x `cols` elements.
+pub fn transpose<T: Scalar>(a: &[T], rows: usize, cols: usize, out: &mut [T]) {
+    crate::movement::transpose(a, &[rows, cols], &[1, 0], out);
+}
+
+/// The sum of `x[i] * y[i]` in eight partial sums.
+fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
+    let mut sums = [T::zero(); 8];
+    let (xs, ys) = (x.as_chunks::<8>(), y.as_chunks::<8>());
+    for (x, y) in xs.0.iter().zip(ys.0) {
+        for k in 0..8 {
+            sums[k] += x[k] * y[k];
+        }
+    }
+    sums.into_iter().sum::<T>() + xs.1.iter().zip(ys.1).map(|(x, y)| *x * *y).sum::<T>()
+}
+
+/// `y += a * x`.
+fn axpy<T: Scalar>(a: T, x: &[T], y: &mut [T]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y += a * *x;
+    }
+}

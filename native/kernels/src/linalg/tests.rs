@@ -1,0 +1,206 @@
+use super::*;
+use crate::gemm::{MatMut, MatRef, gemm};
+
+/// Numbers without pattern in [-1, 1].
+fn matrix(rows: usize, cols: usize) -> Vec<f64> {
+    (0..rows * cols)
+        .map(|i| f64::from((i as u32).wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 23) - 1.0)
+        .collect()
+}
+
+fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Vec<f64> {
+    let (m, n) = (a.rows(), b.cols());
+    let mut c = vec![0.0; m * n];
+    gemm(1.0, a, b, 0.0, MatMut::row_major(&mut c, m, n));
+    c
+}
+
+fn square(a: &[f64], n: usize) -> MatRef<'_, f64> {
+    MatRef::row_major(a, n, n)
+}
+
+#[track_caller]
+fn near(a: &[f64], b: &[f64], tolerance: f64) {
+    assert_eq!(a.len(), b.len());
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        assert!((a - b).abs() <= tolerance, "element {i}: {a}, expected {b}");
+    }
+}
+
+#[track_caller]
+fn identity(a: &[f64], n: usize, tolerance: f64) {
+    let mut one = vec![0.0; n * n];
+    (0..n).for_each(|i| one[i * n + i] = 1.0);
+    near(a, &one, tolerance);
+}
+
+const SIZES: [usize; 6] = [1, 2, 5, 64, 65, 150];
+
+/// A symmetric matrix, positive definite if `shift` is large.
+fn symmetric(n: usize, shift: f64) -> Vec<f64> {
+    let a = matrix(n, n);
+    let mut s = product(square(&a, n), square(&a, n).t());
+    (0..n).for_each(|i| s[i * n + i] += shift);
+    s
+}
+
+#[test]
+fn cholesky_factors_multiply_to_the_matrix() {
+    for n in SIZES {
+        let a = symmetric(n, 1.0);
+        let mut l = a.clone();
+        // What lies above the diagonal is not read.
+        (0..n).for_each(|i| l[i * n + i + 1..(i + 1) * n].fill(f64::NAN));
+        cholesky(&mut l, n).unwrap();
+        near(&product(square(&l, n), square(&l, n).t()), &a, 1e-10);
+        let mut bad = a.clone();
+        bad[(n - 1) * (n + 1)] = -1.0;
+        assert_eq!(cholesky(&mut bad, n), Err(n - 1));
+    }
+}
+
+#[test]
+fn triangular_solutions() {
+    for (n, m) in [(1, 1), (5, 3), (70, 9), (130, 65)] {
+        let mut a = matrix(n, n);
+        a.iter_mut().for_each(|x| *x /= n as f64);
+        (0..n).for_each(|i| a[i * n + i] = 2.0 + i as f64 / n as f64);
+        for (lower, transposed, unit) in
+            [(true, false, false), (true, true, false), (false, false, false), (false, true, true), (true, false, true)]
+        {
+            let triangle = Triangle { lower, transposed, unit };
+            let mut t = vec![0.0; n * n];
+            copy_triangle(&a, n, lower, &mut t);
+            if unit {
+                (0..n).for_each(|i| t[i * n + i] = 1.0);
+            }
+            let op = if transposed { square(&t, n).t() } else { square(&t, n) };
+            let b = matrix(n, m);
+            let mut x = b.clone();
+            solve_left(&a, n, triangle, &mut x, m);
+            near(&product(op, MatRef::row_major(&x, n, m)), &b, 1e-11);
+            let mut x = b.clone();
+            solve_right(&a, n, triangle, &mut x, m);
+            near(&product(MatRef::row_major(&x, m, n), op), &b, 1e-11);
+        }
+    }
+}
+
+#[test]
+fn inverses() {
+    for n in SIZES {
+        let a = matrix(n, n);
+        let mut inverse = vec![0.0; n * n];
+        invert(&mut a.clone(), n, &mut inverse).unwrap();
+        // Some of these matrices are nearly singular.
+        identity(&product(square(&a, n), square(&inverse, n)), n, 1e-8);
+    }
+    assert_eq!(invert(&mut [1.0, 1.0, 1.0, 1.0], 2, &mut [0.0; 4]), Err(1));
+    let mut pivots = [0; 2];
+    let mut exchanged = [0.0, 1.0, 1.0, 0.0];
+    assert!(lu(&mut exchanged, 2, &mut pivots));
+    assert_eq!((exchanged, pivots), ([1.0, 0.0, 0.0, 1.0], [1, 1]));
+}
+
+#[test]
+fn orthogonal_factors() {
+    for (m, n) in [(1, 1), (1, 4), (3, 3), (5, 70), (66, 66)] {
+        let a = matrix(m, n);
+        let (mut q, mut l) = (a.clone(), vec![0.0; m * m]);
+        lq(&mut q, m, n, &mut l);
+        let rows = MatRef::row_major(&q, m, n);
+        identity(&product(rows, rows.t()), m, 1e-11);
+        near(&product(square(&l, m), rows), &a, 1e-11);
+        for (m, n) in [(m, n), (n, m)] {
+            let (k, a) = (m.min(n), matrix(m, n));
+            let (mut q, mut r) = (vec![0.0; m * k], vec![0.0; k * n]);
+            qr(&a, m, n, &mut q, &mut r);
+            let cols = MatRef::row_major(&q, m, k);
+            identity(&product(cols.t(), cols), k, 1e-11);
+            near(&product(cols, MatRef::row_major(&r, k, n)), &a, 1e-11);
+        }
+    }
+}
+
+#[test]
+fn eigenvectors_diagonalise() {
+    for n in SIZES {
+        let mut a = symmetric(n, -1.0);
+        if n == 5 {
+            // Equal eigenvalues.
+            a.fill(0.0);
+            (0..5).for_each(|i| a[i * 6] = 3.0);
+        }
+        let (mut u, mut values) = (a.clone(), vec![0.0; n]);
+        symmetric_eigen(&mut u, n, &mut values).unwrap();
+        let rows = square(&u, n);
+        identity(&product(rows, rows.t()), n, 1e-11);
+        assert!(values.is_sorted());
+        let scaled: Vec<f64> = u.iter().enumerate().map(|(i, x)| x * values[i / n]).collect();
+        near(&product(rows.t(), square(&scaled, n)), &a, 1e-10);
+    }
+    assert!(symmetric_eigen(&mut [1.0, 0.0, f64::NAN, 1.0], 2, &mut [0.0; 2]).is_err());
+}
+
+#[test]
+fn singular_values_and_vectors() {
+    for (m, n) in [(1, 1), (3, 3), (4, 9), (9, 4), (40, 33), (2, 70)] {
+        for rank in [m.min(n), 1] {
+            let k = m.min(n);
+            let a = product(MatRef::row_major(&matrix(m, rank), m, rank), MatRef::row_major(&matrix(rank, n), rank, n));
+            let (mut u, mut s, mut v) = (vec![0.0; m * k], vec![0.0; k], vec![0.0; k * n]);
+            svd(&a, m, n, &mut u, &mut s, &mut v).unwrap();
+            let (left, right) = (MatRef::row_major(&u, m, k), MatRef::row_major(&v, k, n));
+            identity(&product(right, right.t()), k, 1e-11);
+            if rank == k {
+                identity(&product(left.t(), left), k, 1e-11);
+            }
+            assert!(s.is_sorted_by(|a, b| a >= b) && s[k - 1] >= 0.0);
+            let scaled: Vec<f64> = v.iter().enumerate().map(|(i, x)| x * s[i / n]).collect();
+            near(&product(left, MatRef::row_major(&scaled, k, n)), &a, 1e-11);
+        }
+    }
+}
+
+#[test]
+fn the_first_failing_matrix_is_reported() {
+    let mut data = vec![0.0; 4 * 1000];
+    let fail = |i: usize, _: &mut [f64]| if i % 400 == 399 { Err(i) } else { Ok(()) };
+    assert_eq!(for_each_matrix(&mut data, 4, fail), Err(399));
+}
+
+#[test]
+fn eigenvectors_of_general_matrices() {
+    for n in SIZES {
+        // Q diag Q^-1 with real values that lie apart.
+        let (mut q, mut inverse) = (matrix(n, n), vec![0.0; n * n]);
+        (0..n).for_each(|i| q[i * n + i] += 4.0 * (n as f64).sqrt());
+        invert(&mut q.clone(), n, &mut inverse).unwrap();
+        let scaled: Vec<f64> = q.iter().enumerate().map(|(i, x)| x * (1.0 + (i % n) as f64)).collect();
+        let a = product(square(&scaled, n), square(&inverse, n));
+        let (mut re, mut im, mut v) = (vec![0.0; n], vec![0.0; n], vec![0.0; n * n]);
+        general_eigen(&mut a.clone(), n, &mut re, &mut im, &mut v).unwrap();
+        let moved: Vec<f64> = v.iter().enumerate().map(|(i, x)| x * re[i % n]).collect();
+        near(&product(square(&a, n), square(&v, n)), &moved, 1e-8);
+        re.sort_by(f64::total_cmp);
+        near(&re, &(0..n).map(|i| 1.0 + i as f64).collect::<Vec<_>>(), 1e-8);
+    }
+}
+
+#[test]
+fn complex_eigenvalues_come_in_pairs() {
+    for n in [2, 3, 8, 65] {
+        let a = matrix(n, n);
+        let (mut re, mut im) = (vec![0.0; n], vec![0.0; n]);
+        general_eigen(&mut a.clone(), n, &mut re, &mut im, &mut []).unwrap();
+        // The sums of the first powers are the traces of the powers of the matrix.
+        let trace = |a: &[f64]| (0..n).map(|i| a[i * n + i]).sum::<f64>();
+        let powers = [re.iter().sum::<f64>(), re.iter().zip(&im).map(|(re, im)| re * re - im * im).sum()];
+        near(&powers, &[trace(&a), trace(&product(square(&a, n), square(&a, n)))], 1e-9);
+        assert!(im.iter().sum::<f64>().abs() < 1e-12);
+    }
+    let mut turn = [0.0, -1.0, 1.0, 0.0];
+    assert_eq!(general_eigen(&mut turn, 2, &mut [0.0; 2], &mut [0.0; 2], &mut [0.0; 4]), Err(EigenError::Complex(0)));
+    let bad = general_eigen(&mut [f64::NAN], 1, &mut [0.0], &mut [0.0], &mut []);
+    assert_eq!(bad, Err(EigenError::NotConverged(0)));
+}

@@ -1,0 +1,132 @@
+//! Triangular matrices: solutions of equations, and their triangles.
+
+use super::{BLOCK, Scalar, axpy, transpose};
+use crate::gemm::{MatMut, MatRef, gemm};
+use crate::par::with_scratch;
+
+/// Which triangle of a square matrix holds the numbers, and how it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Triangle {
+    /// The lower triangle; else the upper one.
+    pub lower: bool,
+    /// Its transpose takes part.
+    pub transposed: bool,
+    /// The diagonal consists of ones, whatever memory holds.
+    pub unit: bool,
+}
+
+/// Replaces B, of `n` x `m` elements, by the X with op(A) X = B, where op(A) is the triangle of A, of `n` x `n` elements, or its
+/// transpose. A zero on the diagonal gives infinities.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn solve_left<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
+    assert_eq!((a.len(), b.len()), (n * n, n * m), "a triangle of {n} x {n} and a right side of {n} x {m} elements");
+    let view = MatRef::row_major(a, n, n);
+    let op = if triangle.transposed { view.t() } else { view };
+    let downwards = triangle.lower != triangle.transposed;
+    let blocks = n.div_ceil(BLOCK);
+    for step in 0..blocks {
+        let k = if downwards { step } else { blocks - 1 - step } * BLOCK;
+        let end = (k + BLOCK).min(n);
+        solve_block(op.block(k, k, end - k, end - k), downwards, triangle.unit, &mut b[k * m..end * m], m);
+        let (above, rest) = b.split_at_mut(k * m);
+        let (own, below) = rest.split_at_mut((end - k) * m);
+        let own = MatRef::row_major(own, end - k, m);
+        if downwards && end < n {
+            let factors = op.block(end, k, n - end, end - k);
+            gemm(-T::one(), factors, own, T::one(), MatMut::row_major(below, n - end, m));
+        } else if !downwards && k > 0 {
+            let factors = op.block(0, k, k, end - k);
+            gemm(-T::one(), factors, own, T::one(), MatMut::row_major(above, k, m));
+        }
+    }
+}
+
+/// Solves with a diagonal block, row by row.
+fn solve_block<T: Scalar>(op: MatRef<'_, T>, downwards: bool, unit: bool, b: &mut [T], m: usize) {
+    let n = op.rows();
+    let at = |i: usize, j: usize| op.data()[i * op.row_stride() + j * op.col_stride()];
+    for step in 0..n {
+        let i = if downwards { step } else { n - 1 - step };
+        let (above, rest) = b.split_at_mut(i * m);
+        let (row, below) = rest.split_at_mut(m);
+        if downwards {
+            (0..i).for_each(|j| axpy(-at(i, j), &above[j * m..(j + 1) * m], row));
+        } else {
+            (i + 1..n).for_each(|j| axpy(-at(i, j), &below[(j - i - 1) * m..(j - i) * m], row));
+        }
+        if !unit {
+            let diagonal = at(i, i);
+            row.iter_mut().for_each(|x| *x /= diagonal);
+        }
+    }
+}
+
+/// Replaces B, of `m` x `n` elements, by the X with X op(A) = B; see [`solve_left`].
+///
+/// # Panics
+/// If a length does not fit.
+pub fn solve_right<T: Scalar>(a: &[T], n: usize, triangle: Triangle, b: &mut [T], m: usize) {
+    with_scratch(b.len(), |turned: &mut [T]| {
+        transpose(b, m, n, turned);
+        solve_left(a, n, Triangle { transposed: !triangle.transposed, ..triangle }, turned, m);
+        transpose(turned, n, m, b);
+    });
+}
+
+/// Copies a triangle of a matrix of `n` x `n` elements, with the diagonal, and zeros beside it.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn copy_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, out: &mut [T]) {
+    assert_eq!((a.len(), out.len()), (n * n, n * n), "matrices of {n} x {n} elements");
+    for (i, (out, a)) in out.chunks_exact_mut(n.max(1)).zip(a.chunks_exact(n.max(1))).enumerate() {
+        let range = if lower { 0..i + 1 } else { i..n };
+        out.fill(T::zero());
+        out[range.clone()].copy_from_slice(&a[range]);
+    }
+}
+
+/// Makes a matrix of `n` x `n` elements symmetric by copying its lower triangle to the upper one.
+///
+/// # Panics
+/// If `a` has another length.
+pub fn symmetric_from_lower<T: Scalar>(a: &mut [T], n: usize) {
+    assert_eq!(a.len(), n * n, "a matrix of {n} x {n} elements");
+    for i in 0..n {
+        for j in i + 1..n {
+            a[i * n + j] = a[j * n + i];
+        }
+    }
+}
+
+/// The place in a matrix of `n` rows of each element of a packed triangle: row by row of a lower one that ends at the `offset`-th
+/// diagonal below the main one, column by column of an upper one.
+fn packed(n: usize, lower: bool, offset: usize) -> impl Iterator<Item = usize> {
+    (0..n.saturating_sub(offset))
+        .flat_map(move |i| (0..=i).map(move |j| if lower { (i + offset) * n + j } else { j * n + i + offset }))
+}
+
+/// Copies triangles of matrices of `n` x `n` elements to vectors.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn pack_triangle<T: Scalar>(a: &[T], n: usize, lower: bool, offset: usize, out: &mut [T]) {
+    let m = n.saturating_sub(offset);
+    for (out, a) in out.chunks_exact_mut((m * (m + 1) / 2).max(1)).zip(a.chunks_exact((n * n).max(1))) {
+        out.iter_mut().zip(packed(n, lower, offset)).for_each(|(out, at)| *out = a[at]);
+    }
+}
+
+/// Copies vectors to triangles of matrices of `n` x `n` elements, with zeros beside them: the opposite of [`pack_triangle`].
+///
+/// # Panics
+/// If a length does not fit.
+pub fn unpack_triangle<T: Scalar>(packed_rows: &[T], n: usize, lower: bool, offset: usize, out: &mut [T]) {
+    let m = n.saturating_sub(offset);
+    out.fill(T::zero());
+    for (out, a) in out.chunks_exact_mut((n * n).max(1)).zip(packed_rows.chunks_exact((m * (m + 1) / 2).max(1))) {
+        a.iter().zip(packed(n, lower, offset)).for_each(|(x, at)| out[at] = *x);
+    }
+}

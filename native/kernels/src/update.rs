@@ -1,0 +1,191 @@
+//! Kernels that change several arrays in step, for the steps of optimizers.
+
+use crate::map::drive::GRAIN;
+use crate::map::{Lane, LaneFn, Load, Store};
+use crate::par::{Group, parallel_groups};
+use crate::simd::multiversion::{self, Kernel};
+use smallvec::SmallVec;
+
+/// Lanes that [`update_all`] handles at a time, in registers and on the stack.
+const LANES: usize = 64;
+
+struct Update<'a, C, P, F, const I: usize, const O: usize> {
+    state: &'a mut [[C; LANES]; O],
+    inputs: &'a [[C; LANES]; I],
+    params: P,
+    f: F,
+}
+
+impl<C: Lane, P: Copy, F: LaneFn<(P, [C; O], [C; I]), [C; O]>, const I: usize, const O: usize> Kernel
+    for Update<'_, C, P, F, I, O>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let mut result = [[C::default(); LANES]; O];
+        for i in 0..LANES {
+            let state = std::array::from_fn(|k| self.state[k][i]);
+            let input = std::array::from_fn(|k| self.inputs[k][i]);
+            let new = self.f.call((self.params, state, input));
+            for (lanes, new) in result.iter_mut().zip(new) {
+                lanes[i] = new;
+            }
+        }
+        *self.state = result;
+    }
+}
+
+/// Arrays that [`update_all`] changes in step.
+pub struct Step<'a, S, G, N, P, const I: usize, const O: usize> {
+    /// What is changed.
+    pub state: [&'a mut [S]; O],
+    /// Where the first state is read; without elements if that is its own memory.
+    pub origin: &'a [S],
+    /// Gets the first state, rounded to another type; without elements where nobody wants it.
+    pub rounded: &'a mut [N],
+    /// What is only read.
+    pub inputs: [&'a [G]; I],
+    /// What the formula needs besides the elements.
+    pub params: P,
+}
+
+/// What the chunks of a step read.
+struct Reads<'a, S, G, P, const I: usize> {
+    origin: &'a [S],
+    inputs: [&'a [G]; I],
+    params: P,
+}
+
+/// Steps that are set out on the stack; more of them take memory from the heap.
+const STEPS: usize = 16;
+
+/// Changes `O` arrays in step, as optimizers do with a weight and its moments, for any number of weights in one parallel loop:
+/// `state[..][i] = f(params, state[..][i], inputs[..][i])`.
+///
+/// `f` must not capture anything and be inlinable, see [`lane_fn!`](crate::lane_fn); what it needs besides the elements
+/// goes through `params`.
+///
+/// # Errors
+/// The first one of the iterator; nothing is changed then.
+///
+/// # Panics
+/// If the arrays of a step differ in length.
+pub fn update_all<'a, S, G, N, C, P, F, E, const I: usize, const O: usize>(
+    steps: impl IntoIterator<Item = Result<Step<'a, S, G, N, P, I, O>, E>>,
+    f: F,
+) -> Result<(), E>
+where
+    S: Load<C> + Store<C>,
+    G: Load<C>,
+    N: Store<C>,
+    C: Lane,
+    P: Copy + Sync,
+    F: LaneFn<(P, [C; O], [C; I]), [C; O]>,
+{
+    let mut groups: SmallVec<[Group<'a, S, N, O>; STEPS]> = SmallVec::new();
+    let mut reads: SmallVec<[Reads<'a, S, G, P, I>; STEPS]> = SmallVec::new();
+    for step in steps {
+        let Step { state, origin, rounded, inputs, params } = step?;
+        let group = Group::new(state, rounded);
+        let len = group.len();
+        for l in inputs.iter().map(|x| x.len()).chain((!origin.is_empty()).then_some(origin.len())) {
+            assert_eq!(l, len, "the arrays of an update have {l} and {len} elements");
+        }
+        groups.push(group);
+        reads.push(Reads { origin, inputs, params });
+    }
+    parallel_groups(&mut groups, GRAIN, |group, start, state, rounded| {
+        update_chunk(state, rounded, &reads[group], start, f);
+    });
+    Ok(())
+}
+
+fn update_chunk<S, G, N, C, P, F, const I: usize, const O: usize>(
+    state: [&mut [S]; O],
+    rounded: &mut [N],
+    reads: &Reads<'_, S, G, P, I>,
+    start: usize,
+    f: F,
+) where
+    S: Load<C> + Store<C>,
+    G: Load<C>,
+    N: Store<C>,
+    C: Lane,
+    P: Copy,
+    F: LaneFn<(P, [C; O], [C; I]), [C; O]>,
+{
+    let len = state.first().map_or(0, |s| s.len());
+    let mut old = [[C::default(); LANES]; O];
+    let mut input = [[C::default(); LANES]; I];
+    for at in (0..len).step_by(LANES) {
+        let n = LANES.min(len - at);
+        let from = start + at;
+        for k in 0..O {
+            match reads.origin {
+                [_, ..] if k == 0 => load_padded(&reads.origin[from..from + n], &mut old[k]),
+                _ => load_padded(&state[k][at..at + n], &mut old[k]),
+            }
+        }
+        for (lanes, input) in input.iter_mut().zip(&reads.inputs) {
+            load_padded(&input[from..from + n], lanes);
+        }
+        multiversion::run(Update { state: &mut old, inputs: &input, params: reads.params, f });
+        for k in 0..O {
+            S::store(&old[k][..n], &mut state[k][at..at + n]);
+        }
+        if !rounded.is_empty() {
+            N::store(&old[0][..n], &mut rounded[at..at + n]);
+        }
+    }
+}
+
+#[inline(always)]
+fn load_padded<T: Load<C>, C: Lane>(src: &[T], dst: &mut [C; LANES]) {
+    let n = src.len();
+    T::load(src, &mut dst[..n]);
+    let last = dst[n - 1];
+    dst[n..].fill(last);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane_fn;
+    use ferromx_core::dtype::f16;
+
+    #[test]
+    fn steps_change_all_states_and_round_the_first() {
+        let momentum = lane_fn!(|p: (f32, f32), s: [f32; 2], g: [f32; 1]| -> [f32; 2] {
+            let m = p.0 * s[1] - p.1 * g[0];
+            [s[0] + m, m]
+        });
+        let sizes = [0, 1, 64, 70_000, 100];
+        let grads: Vec<Vec<f16>> =
+            sizes.map(|n| (0..n).map(|i| f16::from_f32((i % 100) as f32)).collect::<Vec<_>>()).into();
+        let mut weights = sizes.map(|n| vec![1f32; n]);
+        let mut moments = sizes.map(|n| vec![2f32; n]);
+        let mut halves = sizes.map(|n| vec![f16::ZERO; n]);
+        let origins = sizes.map(|n| vec![-1f32; n]);
+        let arrays = weights.iter_mut().zip(&mut moments).zip(halves.iter_mut().zip(&grads));
+        let steps = arrays.enumerate().map(|(k, ((w, m), (h, g)))| {
+            Ok::<_, ()>(Step {
+                state: [w, m],
+                // The third weight is read elsewhere, and nobody wants it rounded.
+                origin: if k == 2 { &origins[2] } else { &[] },
+                rounded: if k == 2 { &mut [] } else { h },
+                inputs: [g],
+                params: (0.5, k as f32),
+            })
+        });
+        update_all::<f32, f16, f16, f32, _, _, _, 1, 2>(steps, momentum).unwrap();
+        for k in 0..sizes.len() {
+            for i in 0..sizes[k] {
+                let m = 1.0 - k as f32 * (i % 100) as f32;
+                let origin = if k == 2 { -1.0 } else { 1.0 };
+                assert_eq!((weights[k][i], moments[k][i]), (origin + m, m));
+                assert_eq!(halves[k][i], if k == 2 { f16::ZERO } else { f16::from_f32(1.0 + m) });
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Operators that make or use lists of places: coordinates of all elements, rows and single elements that are replaced.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::ShapeOrNone;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::index::{self, Bounds};
+
+use super::{index_type, no_gradient, row_numbers};
+use crate::elemwise::family::NUMERIC;
+use crate::shape::moves::{by_size, source, target};
+
+params! {
+    /// Parameters of `_contrib_index_array`.
+    pub struct IndexArrayParam {
+        /// The axes whose coordinates are given, negative ones count from the last; all axes by default.
+        axes: ShapeOrNone = (ShapeOrNone(None));
+    }
+}
+
+/// The axes of an array of `rank` axes.
+fn listed_axes(p: &IndexArrayParam, rank: usize) -> Result<Vec<usize>> {
+    match &p.axes.0 {
+        None => Ok((0..rank).collect()),
+        Some(axes) => axes.dims().iter().map(|a| Shape::axis(*a, rank)).collect(),
+    }
+}
+
+pub static INDEX_ARRAY: OpDef = OpDef::new("_contrib_index_array")
+    .doc(
+        "The coordinates of all elements: for data of shape (d1, ..., dn) an array of shape (d1, ..., dn, m), of type int64, whose last \
+         axis has the coordinates along the m axes.",
+    )
+    .inputs(&[arg("data", "An array, of which only the shape matters.")])
+    .params::<IndexArrayParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let m = listed_axes(p.get(), rank)?.len() as i64;
+        let out: Dims = io.ins[0].dims().iter().copied().chain([m]).collect();
+        io.assign_out(0, &Shape::from(out))
+    })
+    .dtype(|_, io| io.assign_out(0, DType::I64))
+    .forward(|ctx, ins, outs| {
+        let dims = ins[0].shape().to_usize();
+        let axes = listed_axes(ctx.params(), dims.len())?;
+        index::coordinates(&dims, &axes, outs[0].slice_mut::<i64>()?);
+        Ok(())
+    })
+    .grad(Grad::Zero);
+
+pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
+    .doc(
+        "A copy of an array in which rows are replaced: row index_vector[i] by row i of new_tensor. Where an index occurs several \
+         times, the last row stays. Indices outside the array are an error.",
+    )
+    .inputs(&[
+        arg("old_tensor", "The array, of one axis or more."),
+        arg("index_vector", "The numbers of the rows to replace, of shape (m,)."),
+        arg("new_tensor", "The new rows, of shape (m, ...)."),
+    ])
+    .shape(|_, io| {
+        let old = io.ins[0].clone();
+        io.assign_out(0, &old)?;
+        let (Some(rank), Some(_)) = (old.ndim(), io.ins[1].ndim()) else { return Ok(()) };
+        ensure!(io.ins[1].ndim() == Some(1), "index_vector must be a vector, but has shape {}", io.ins[1]);
+        ensure!(rank > 0, "old_tensor must have one axis or more");
+        let new: Dims = std::iter::once(io.ins[1].dim(0)).chain(old.dims()[1..].iter().copied()).collect();
+        io.assign_in(2, &Shape::from(new))
+    })
+    .dtype(|_, io| match io.ins[0].or(io.ins[2]).or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_in(2, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let rows = row_numbers(ctx, &ins[1], rows_of(outs[0].shape()), Bounds::Raise)?;
+        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        let inner = ins[2].len().checked_div(rows.len()).unwrap_or(0);
+        by_size!(ins[0].dtype(), |T| {
+            index::scatter(source::<T>(&ins[2])?, &rows, inner, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Kernel(Backward::new(index_copy_backward).inputs(Deps::Some(&[1])), None));
+
+fn rows_of(shape: &Shape) -> usize {
+    shape.dim(0).max(0) as usize
+}
+
+/// The old array gets the gradient but for the rows that were replaced; the new rows get theirs.
+fn index_copy_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let n = rows_of(ins[0].shape());
+    let rows = row_numbers(ctx, &ins[1], n, Bounds::Raise)?;
+    let inner = ins[0].len().checked_div(n).unwrap_or(0);
+    no_gradient(&mut outs[1])?;
+    by_size!(ins[0].dtype(), |T| {
+        let grad = source::<T>(&ins[0])?;
+        if outs[2].wanted() {
+            index::gather(grad, (1, n, inner), &rows, target::<T>(&mut outs[2])?);
+        }
+        if outs[0].wanted() {
+            let old = target::<T>(&mut outs[0])?;
+            old.copy_from_slice(grad);
+            rows.iter().for_each(|row| old[row * inner..(row + 1) * inner].fill(T::default()));
+        }
+    });
+    Ok(())
+}
+
+/// An array argument that only functions on arrays take.
+const fn array(name: &'static str, doc: &'static str) -> ArgDef {
+    ArgDef { name, doc, type_string: "NDArray" }
+}
+
+/// The place in each row that an index array means; `None` where it lies outside the row.
+fn places(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize) -> Result<Vec<Option<usize>>> {
+    index_type!(ctx, indices.dtype(), |I| {
+        let place = |i: &I| usize::try_from(i.to_f64() as i64).ok().filter(|i| *i < len);
+        Ok(indices.slice::<I>()?.iter().map(place).collect())
+    })
+}
+
+pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
+    .doc(
+        "A copy of a matrix in which one element of each row is replaced: lhs[i, rhs[i]] by mhs[i]. Rows whose index lies outside of \
+         them stay as they are.",
+    )
+    .inputs(&[
+        array("lhs", "The matrix, of shape (n, m)."),
+        array("mhs", "The new elements, of shape (n,)."),
+        array("rhs", "Their places in the rows, of shape (n,)."),
+    ])
+    .shape(|_, io| {
+        let lhs = io.ins[0].clone();
+        ensure!(lhs.ndim().is_none_or(|n| n == 2), "lhs must be a matrix, but has shape {lhs}");
+        if lhs.ndim_is_known() {
+            (1..3).try_for_each(|i| io.assign_in(i, &Shape::new(&[lhs.dim(0)])))?;
+        }
+        io.assign_out(0, &lhs)
+    })
+    .dtype(|_, io| match io.ins[0].or(io.ins[1]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_in(1, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let m = ins[0].shape().dim(1).max(0) as usize;
+        let places = places(ctx, &ins[2], m)?;
+        outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        by_size!(ins[0].dtype(), |T| {
+            let out = target::<T>(&mut outs[0])?;
+            for (i, (value, place)) in source::<T>(&ins[1])?.iter().zip(&places).enumerate() {
+                if let Some(place) = place {
+                    out[i * m + place] = *value;
+                }
+            }
+        });
+        Ok(())
+    })
+    .grad(Grad::Zero);
+
+pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
+    .doc(
+        "One-hot rows: element lhs[i] of row i is 1, the others are 0; all where lhs[i] lies outside the row. The operator one_hot has \
+         more to choose from.",
+    )
+    .inputs(&[
+        array("lhs", "The places of the ones, of shape (n,)."),
+        array("rhs", "An array whose shape (n, m) and type the result has."),
+    ])
+    .shape(|_, io| {
+        let rhs = io.ins[1].clone();
+        ensure!(rhs.ndim().is_none_or(|n| n == 2), "rhs must be a matrix, but has shape {rhs}");
+        if rhs.ndim_is_known() {
+            io.assign_in(0, &Shape::new(&[rhs.dim(0)]))?;
+        }
+        io.assign_out(0, &rhs)
+    })
+    .dtype(|_, io| match io.ins[1].or(io.outs[0]) {
+        Some(d) => io.assign_in(1, d).and_then(|()| io.assign_out(0, d)),
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let m = outs[0].shape().dim(1).max(0) as usize;
+        let places = places(ctx, &ins[0], m)?;
+        dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+            let out = outs[0].slice_mut::<T>()?;
+            out.fill(T::default());
+            for (i, place) in places.iter().enumerate() {
+                if let Some(place) = place {
+                    out[i * m + place] = T::from_f64(1.0);
+                }
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(1, 0)]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn replaced_rows_get_their_own_gradient() {
+        let old = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]);
+        let new = array(&[7.0, 8.0, 9.0, 10.0], &[2, 2]);
+        Case::new(&INDEX_COPY, &[]).check_gradient(&[old.clone(), vector(DType::I32, &[2.0, 0.0]), new.clone()]);
+        let outside = Case::new(&INDEX_COPY, &[]).run(&[old, vector(DType::F32, &[2.0, 3.0]), new]).unwrap_err();
+        assert!(outside.to_string().contains("index 3"), "{outside}");
+    }
+}

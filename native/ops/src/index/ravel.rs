@@ -1,0 +1,79 @@
+//! Numbers of elements in row-major order, and their coordinates.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpDef, arg};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::index;
+
+use crate::elemwise::family::NUMERIC;
+
+params! {
+    /// Parameters of `_ravel_multi_index` and `_unravel_index`.
+    pub struct RavelParam {
+        /// The shape of the array that the indices point into; its first length may be -1.
+        shape: Shape = (Shape::unknown());
+    }
+}
+
+const SHAPE_NEEDED: &str = "the parameter shape is needed: the shape of the array that the indices point into";
+
+/// The lengths of all axes but the first, which has no influence.
+fn inner_lengths(p: &RavelParam) -> Result<Vec<i64>> {
+    ensure!(p.shape.ndim().is_some_and(|n| n > 0), "{SHAPE_NEEDED}");
+    let lengths = p.shape.dims()[1..].to_vec();
+    ensure!(lengths.iter().all(|n| *n > 0), "shape={} may leave open the first length only", p.shape);
+    Ok(lengths)
+}
+
+pub static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index")
+    .aliases(&["ravel_multi_index"])
+    .doc(
+        "The numbers, in row-major order, of the elements of an array of the given shape with given coordinates: data of shape (d, n) \
+         has the d coordinates of an element in each column. For shape (7, 6), the coordinates (3, 4) give 22.",
+    )
+    .inputs(&[arg("data", "The coordinates, of shape (d, n).")])
+    .params::<RavelParam>()
+    .shape(|p, io| {
+        let p = p.get::<RavelParam>();
+        let axes = inner_lengths(p)?.len() + 1;
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank == 2, "the coordinates must have shape (d, n), not {}", io.ins[0]);
+        io.assign_in(0, &Shape::new(&[axes as i64, -1]))?;
+        let n = io.ins[0].dim(1);
+        io.assign_out(0, &Shape::new(&[n]))
+    })
+    .forward(|ctx, ins, outs| {
+        let lengths = inner_lengths(ctx.params())?;
+        dispatch!(ins[0].dtype(), T in [f32, f64, half::f16, u8, i8, i32, i64] => {
+            index::ravel(ins[0].slice::<T>()?, &lengths, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+    .grad(Grad::Zero);
+
+pub static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index")
+    .aliases(&["unravel_index"])
+    .doc(
+        "The coordinates of elements of an array of the given shape from their numbers in row-major order: data of shape (n,) gives \
+         (d, n), a column for each. For shape (7, 6), 22 gives (3, 4).",
+    )
+    .inputs(&[arg("data", "The numbers of the elements, of any shape.")])
+    .params::<RavelParam>()
+    .shape(|p, io| {
+        let axes = inner_lengths(p.get())?.len() as i64 + 1;
+        if !io.ins[0].ndim_is_known() {
+            return Ok(());
+        }
+        let out: Dims = std::iter::once(axes).chain(io.ins[0].dims().iter().copied()).collect();
+        io.assign_out(0, &Shape::from(out))
+    })
+    .forward(|ctx, ins, outs| {
+        let lengths = inner_lengths(ctx.params())?;
+        dispatch!(ins[0].dtype(), T in [f32, f64, half::f16, u8, i8, i32, i64] => {
+            index::unravel(ins[0].slice::<T>()?, &lengths, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+    .grad(Grad::Zero);

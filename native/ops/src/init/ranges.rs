@@ -1,0 +1,161 @@
+//! Numbers between two ends, numbers in the shape of another array, and one number everywhere.
+
+use std::borrow::Cow;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpDef, arg};
+use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue};
+use ferromx_core::shape::Shape;
+use ferromx_core::{ensure, params};
+
+use super::{RangeParam, equal_steps, fill};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
+
+params! {
+    /// What `_linspace` reads.
+    pub struct LinspaceParam {
+        /// The first number.
+        start: f64 = required;
+        /// The last number, or with endpoint=False the one that would follow.
+        stop: f64 = required;
+        /// How many numbers.
+        num: i32 = required, where 0..=i32::MAX;
+        /// Whether stop is the last number.
+        endpoint: bool = true;
+        /// The device, such as `cpu(0)`; by default the current one.
+        ctx: String = (String::new());
+        /// The element type.
+        dtype: NumDType = (NumDType(DType::F32));
+    }
+}
+
+/// The parameters of `_linspace`. MXNet's metadata shows those of `_arange` for it.
+pub struct Linspace(LinspaceParam);
+
+impl OpParams for Linspace {
+    fn fields() -> Vec<FieldInfo> {
+        RangeParam::fields()
+    }
+
+    fn parse(attrs: &Attrs) -> Result<Self> {
+        LinspaceParam::parse(attrs).map(Linspace)
+    }
+}
+
+pub static LINSPACE: OpDef = OpDef::new("_linspace")
+    .aliases(&["_npi_linspace"])
+    .doc(
+        "`num` equally spaced numbers from `start` to `stop`. The parameters are start, stop, num, endpoint (whether stop is the last \
+         number, true by default), ctx and dtype.",
+    )
+    .inputs(&[])
+    .params::<Linspace>()
+    .shape(|p, io| io.assign_out(0, &Shape::new(&[p.get::<Linspace>().0.num.into()])))
+    .dtype(|p, io| io.assign_out(0, p.get::<Linspace>().0.dtype.0))
+    .forward(|ctx, _, outs| {
+        let p = &ctx.params::<Linspace>().0;
+        let steps = if p.endpoint { p.num - 1 } else { p.num };
+        let step = if steps > 0 { (p.stop - p.start) / f64::from(steps) } else { 0.0 };
+        // The last number is stop itself, without rounding errors.
+        let last = (p.endpoint && steps > 0).then_some(p.stop);
+        equal_steps(&mut outs[0], p.start, step, 1, last)
+    })
+    .grad(Grad::Zero);
+
+params! {
+    /// Parameters of `_contrib_arange_like`.
+    pub struct ArangeLikeParam {
+        /// The first number.
+        start: f64 = 0.0;
+        /// The difference of neighbouring numbers.
+        step: f64 = 1.0;
+        /// How often each number stands there.
+        repeat: i32 = 1, where 1..=i32::MAX;
+        /// The device; that of data is used.
+        ctx: String = (String::new());
+        /// The axis of data whose length the result has; by default the result has the shape of data.
+        axis: Option<i32> = None;
+    }
+}
+
+pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
+    .aliases(&["_npx_arange_like"])
+    .doc("Equally spaced numbers from `start` on, each `repeat` times, in the type of data and in its shape or as many as an axis has.")
+    .inputs(&[arg("data", "An array, of which only shape and type matter.")])
+    .params::<ArangeLikeParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let shape = match p.get::<ArangeLikeParam>().axis {
+            None => io.ins[0].clone(),
+            Some(axis) => Shape::new(&[io.ins[0].dim(Shape::axis(axis.into(), rank)?)]),
+        };
+        ensure!(p.get::<ArangeLikeParam>().step != 0.0, "Range does not support step=0");
+        io.assign_out(0, &shape)
+    })
+    .forward(|ctx, _, outs| {
+        let p = ctx.params::<ArangeLikeParam>();
+        equal_steps(&mut outs[0], p.start, p.step, p.repeat as usize, None)
+    })
+    .grad(Grad::Zero);
+
+/// A number that the metadata calls `real_t`.
+#[derive(Clone, Copy, Debug)]
+pub struct RealT(f32);
+
+impl ParamValue for RealT {
+    fn type_name() -> Cow<'static, str> {
+        "real_t".into()
+    }
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        f32::parse(text).map(RealT)
+    }
+    fn print(&self) -> String {
+        self.0.print()
+    }
+    const TYPE_ONLY: bool = true;
+}
+
+params! {
+    /// Parameters of `_set_value`.
+    pub struct SetValueParam {
+        /// The value of every element.
+        src: RealT = required;
+    }
+}
+
+pub static SET_VALUE: OpDef = OpDef::new("_set_value")
+    .doc("Sets every element of the array that is given as output to `src`.")
+    .inputs(&[])
+    .params::<SetValueParam>()
+    .shape(|_, _| Ok(()))
+    .dtype(|_, io| match io.outs[0] {
+        Some(_) => Ok(()),
+        None => io.assign_out(0, DType::F32),
+    })
+    .forward(|ctx, _, outs| fill(&mut outs[0], ctx.params::<SetValueParam>().src.0.into()))
+    .grad(Grad::Zero);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn both_ends_are_exact() {
+        let y = Case::new(&LINSPACE, &[("start", "0"), ("stop", "0.7"), ("num", "8")]).run1(&[]).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap()[7], 0.7);
+        let one = Case::new(&LINSPACE, &[("start", "3"), ("stop", "9"), ("num", "1")]).run1(&[]).unwrap();
+        assert_eq!(one.to_vec::<f32>().unwrap(), [3.0]);
+    }
+
+    #[test]
+    fn numbers_like_an_axis() {
+        let x = array(&[0i32; 6], &[2, 3]);
+        let y = Case::new(&ARANGE_LIKE, &[("axis", "-1"), ("start", "5")]).run1(&[x]).unwrap();
+        assert_eq!(y.to_vec::<i32>().unwrap(), [5, 6, 7]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Diagonals and triangles of matrices.
+
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{Deps, OpDef, arg};
+use ferromx_core::params;
+use ferromx_kernels::linalg::{pack_triangle, unpack_triangle};
+use ferromx_kernels::math::log;
+use ferromx_kernels::movement::{diagonal, diagonal_assign};
+
+use super::matrices::{self, check_square, matrix_type, replaced, size};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SUMLOGDIAG, &EXTRACTDIAG, &MAKEDIAG, &EXTRACTTRIAN, &MAKETRIAN];
+
+pub static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
+    .aliases(&["linalg_sumlogdiag"])
+    .doc(
+        "The sums of the logarithms of the diagonals of square matrices, as for determinants from Cholesky factors: A of shape \
+         (..., n, n) gives shape (...), or (1,) for a single matrix.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .shape(|_, io| {
+        check_square(&io.ins[0], "A")?;
+        if !io.ins[0].ndim_is_known() {
+            return Ok(());
+        }
+        let out = replaced(&io.ins[0], 2, &[]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let matrices = ins[0].slice::<T>()?.chunks_exact((n * n).max(1));
+            for (out, a) in outs[0].slice_mut::<T>()?.iter_mut().zip(matrices) {
+                *out = a.iter().step_by(n + 1).map(|x| log(*x)).sum();
+            }
+            Ok(())
+        })
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let (n, _) = size(ins[1].shape());
+            matrix_type!(ctx, ins[0].dtype(), |T| {
+                let (grad, a) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+                let out = outs[0].slice_mut::<T>()?;
+                out.fill(0.0);
+                for (i, grad) in grad.iter().enumerate() {
+                    (0..n).map(|k| i * n * n + k * (n + 1)).for_each(|at| out[at] = grad / a[at]);
+                }
+                Ok(())
+            })
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+params! {
+    /// Parameters of `_linalg_extractdiag` and `_linalg_makediag`.
+    pub struct DiagonalParam {
+        /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
+        offset: i32 = 0;
+    }
+}
+
+params! {
+    /// Parameters of `_linalg_extracttrian` and `_linalg_maketrian`.
+    pub struct TriangleParam {
+        /// The diagonal that bounds the triangle: positive numbers take an upper triangle above the main diagonal, negative ones a
+        /// lower triangle below it.
+        offset: i32 = 0;
+        /// Whether it is the lower triangle, for offset 0.
+        lower: bool = true;
+    }
+}
+
+impl TriangleParam {
+    fn is_lower(&self) -> bool {
+        self.offset < 0 || self.offset == 0 && self.lower
+    }
+}
+
+/// The length of a diagonal, or of the longest one of a triangle, in matrices of `n` rows; -1 for an unknown n.
+fn length(n: i64, offset: i32) -> Result<i64> {
+    let len = n - i64::from(offset).abs();
+    ensure!(n < 0 || len > 0, "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}");
+    Ok(if n < 0 { -1 } else { len })
+}
+
+pub static EXTRACTDIAG: OpDef = OpDef::new("_linalg_extractdiag")
+    .aliases(&["linalg_extractdiag"])
+    .doc("Diagonals of square matrices: A of shape (..., n, n) gives shape (..., n - |offset|).")
+    .inputs(&[arg("A", "The matrices.")])
+    .params::<DiagonalParam>()
+    .shape(|p, io| {
+        check_square(&io.ins[0], "A")?;
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let len = length(io.ins[0].dim(rank - 1), p.get::<DiagonalParam>().offset)?;
+        let out = replaced(&io.ins[0], 2, &[len]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let (offset, shape) = (ctx.params::<DiagonalParam>().offset as isize, ins[0].shape().to_usize());
+        let axes = (shape.len() - 2, shape.len() - 1);
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            diagonal(ins[0].slice::<T>()?, &shape, axes, offset, outs[0].slice_mut()?);
+            Ok(())
+        })
+    })
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_makediag", &[n.ograds[0]], n.attrs)?)])));
+
+pub static MAKEDIAG: OpDef = OpDef::new("_linalg_makediag")
+    .aliases(&["linalg_makediag"])
+    .doc("Square matrices with given diagonals and zeros elsewhere: A of shape (..., n) gives shape (..., n + |offset|, n + |offset|).")
+    .inputs(&[arg("A", "The diagonals.")])
+    .params::<DiagonalParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank > 0, "A must have one axis or more");
+        let n = io.ins[0].dim(rank - 1);
+        let n = if n < 0 { -1 } else { n + i64::from(p.get::<DiagonalParam>().offset).abs() };
+        let out = replaced(&io.ins[0], 1, &[n, n]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let (offset, shape) = (ctx.params::<DiagonalParam>().offset as isize, outs[0].shape().to_usize());
+        let axes = (shape.len() - 2, shape.len() - 1);
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let out = outs[0].slice_mut::<T>()?;
+            out.fill(0.0);
+            diagonal_assign(ins[0].slice::<T>()?, (out, &shape), axes, offset);
+            Ok(())
+        })
+    })
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_extractdiag", &[n.ograds[0]], n.attrs)?)])));
+
+pub static EXTRACTTRIAN: OpDef = OpDef::new("_linalg_extracttrian")
+    .aliases(&["linalg_extracttrian"])
+    .doc(
+        "Triangles of square matrices as vectors: the rows of a lower triangle, or the columns of an upper one, one after the other. A of \
+         shape (..., n, n) gives shape (..., m (m + 1) / 2) with m = n - |offset|.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .params::<TriangleParam>()
+    .shape(|p, io| {
+        check_square(&io.ins[0], "A")?;
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let m = length(io.ins[0].dim(rank - 1), p.get::<TriangleParam>().offset)?;
+        let out = replaced(&io.ins[0], 2, &[if m < 0 { -1 } else { m * (m + 1) / 2 }]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let (p, (n, _)) = (ctx.params::<TriangleParam>(), size(ins[0].shape()));
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            pack_triangle(ins[0].slice::<T>()?, n, p.is_lower(), p.offset.unsigned_abs() as usize, outs[0].slice_mut()?);
+            Ok(())
+        })
+    })
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_maketrian", &[n.ograds[0]], n.attrs)?)])));
+
+pub static MAKETRIAN: OpDef = OpDef::new("_linalg_maketrian")
+    .aliases(&["linalg_maketrian"])
+    .doc(
+        "Square matrices from triangles, with zeros beside them: the opposite of _linalg_extracttrian. A of shape (..., m (m + 1) / 2) \
+         gives shape (..., n, n) with n = m + |offset|.",
+    )
+    .inputs(&[arg("A", "The triangles as vectors.")])
+    .params::<TriangleParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank > 0, "A must have one axis or more");
+        let len = io.ins[0].dim(rank - 1);
+        let mut n = -1;
+        if len >= 0 {
+            let m = ((8 * len + 1).isqrt() - 1) / 2;
+            ensure!(m * (m + 1) / 2 == len && m > 0, "the last axis of A has length {len}, which is not m (m + 1) / 2 for any m");
+            n = m + i64::from(p.get::<TriangleParam>().offset).abs();
+        }
+        let out = replaced(&io.ins[0], 1, &[n, n]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let (p, (n, _)) = (ctx.params::<TriangleParam>(), size(outs[0].shape()));
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let out = outs[0].slice_mut::<T>()?;
+            unpack_triangle(ins[0].slice::<T>()?, n, p.is_lower(), p.offset.unsigned_abs() as usize, out);
+            Ok(())
+        })
+    })
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_linalg_extracttrian", &[n.ograds[0]], n.attrs)?)])));

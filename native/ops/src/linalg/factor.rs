@@ -1,0 +1,291 @@
+//! Factorisations into orthogonal and triangular or diagonal matrices, inverses and determinants.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ferromx_core::dtype::Element;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
+use ferromx_kernels::linalg::{
+    Scalar, Triangle, for_each_matrix, invert, lq, lu, solve_left, symmetric_eigen, symmetric_from_lower,
+};
+use ferromx_kernels::math::log;
+use ferromx_kernels::par::{parallel_rows2, with_scratch};
+
+use super::matrices::{self, check, check_square, matrix_type, replaced, size, square_shape, unfit};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
+
+pub static GELQF: OpDef = OpDef::new("_linalg_gelqf")
+    .aliases(&["linalg_gelqf"])
+    .doc(
+        "The LQ factors of matrices with at most as many rows as columns: A = L * Q with Q of orthonormal rows and L lower triangular. \
+         A of shape (..., m, n) gives Q of shape (..., m, n) and L of shape (..., m, m). The signs are LAPACK's.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .outputs(|_| 2)
+    .shape(|_, io| {
+        let a = io.ins[0].clone();
+        check(&a, "A")?;
+        io.assign_out(0, &a)?;
+        let Some(rank) = a.ndim() else { return Ok(()) };
+        let (m, n) = (a.dim(rank - 2), a.dim(rank - 1));
+        ensure!(m <= n || n < 0, "A of shape {a} has more rows than columns: give its transpose for a QR factorisation");
+        io.assign_out(1, &replaced(&a, 1, &[m]))
+    })
+    .forward(|ctx, ins, outs| {
+        let (m, n) = size(ins[0].shape());
+        let (q, l) = outs.split_at_mut(1);
+        q[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            parallel_rows2((q[0].slice_mut::<T>()?, m * n), (l[0].slice_mut::<T>()?, m * m), 1, |_, q, l| lq(q, m, n, l));
+            Ok(())
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(gelqf_backward).outputs(Deps::All), None));
+
+/// With M the symmetric matrix of the lower triangle of L^T dL - dQ Q^T: dA = L^-T (dQ + M Q) (Seeger et al., Auto-Differentiating
+/// Linear Algebra, 2017).
+fn gelqf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (m, n) = size(ins[0].shape());
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (dq, dl) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        let (q, l) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
+        for_each_matrix(outs[0].slice_mut::<T>()?, m * n, |i, out| -> Result<()> {
+            let wide = |x| MatRef::row_major(&slice_of::<T>(x)[i * m * n..(i + 1) * m * n], m, n);
+            let square = |x| MatRef::row_major(&slice_of::<T>(x)[i * m * m..(i + 1) * m * m], m, m);
+            out.copy_from_slice(wide(dq).data().split_at(m * n).0);
+            with_scratch(m * m, |s: &mut [T]| {
+                gemm(1.0, square(l).t(), square(dl), 0.0, MatMut::row_major(s, m, m));
+                gemm(-1.0, wide(dq), wide(q).t(), 1.0, MatMut::row_major(s, m, m));
+                symmetric_from_lower(s, m);
+                gemm(1.0, MatRef::row_major(s, m, m), wide(q), 1.0, MatMut::row_major(out, m, n));
+            });
+            let triangle = Triangle { lower: true, transposed: true, unit: false };
+            solve_left(&l[i * m * m..(i + 1) * m * m], m, triangle, out, n);
+            Ok(())
+        })
+    })
+}
+
+/// Names the element type of a slice in closures.
+fn slice_of<T>(x: &[T]) -> &[T] {
+    x
+}
+
+pub static SYEVD: OpDef = OpDef::new("_linalg_syevd")
+    .doc(
+        "The eigenvectors and eigenvalues of symmetric matrices: A = U^T * diag(L) * U with U of orthonormal rows, the eigenvectors, and L \
+         the eigenvalues in increasing order. Only the lower triangle of A is read. The element of largest magnitude in each \
+         eigenvector is positive. The gradient takes the eigenvalues to be different.",
+    )
+    .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
+    .outputs(|_| 2)
+    .shape(|_, io| {
+        let (a, u) = (io.ins[0].clone(), io.outs[0].clone());
+        io.assign_out(0, &a)?;
+        io.assign_in(0, &u)?;
+        check_square(&io.ins[0], "A")?;
+        if !io.ins[0].ndim_is_known() {
+            return Ok(());
+        }
+        let values = replaced(&io.ins[0], 1, &[]);
+        io.assign_out(1, &values)
+    })
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        let (u, values) = outs.split_at_mut(1);
+        u[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        let failed = AtomicUsize::new(usize::MAX);
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            parallel_rows2((u[0].slice_mut::<T>()?, n * n), (values[0].slice_mut::<T>()?, n), 1, |i, u, values| {
+                if symmetric_eigen(u, n, values).is_err() {
+                    failed.fetch_min(i, Ordering::Relaxed);
+                }
+            });
+            match failed.into_inner() {
+                usize::MAX => Ok(()),
+                i => Err(unfit("has eigenvalues that cannot be found: does it contain NaN or infinity?", i)),
+            }
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(syevd_backward).outputs(Deps::All), None));
+
+/// dA = U^T (S + diag(dL)) U, where S holds (G - G^T) / 2 divided by the differences of eigenvalues, and G = dU U^T.
+fn syevd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (n, _) = size(ins[0].shape());
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (du, dl) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        let (u, l) = (ins[2].slice::<T>()?, ins[3].slice::<T>()?);
+        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> Result<()> {
+            let view = |x| MatRef::row_major(&slice_of::<T>(x)[i * n * n..(i + 1) * n * n], n, n);
+            let (dl, l) = (&dl[i * n..(i + 1) * n], &l[i * n..(i + 1) * n]);
+            with_scratch(2 * n * n, |work: &mut [T]| {
+                let (g, s) = work.split_at_mut(n * n);
+                gemm(1.0, view(du), view(u).t(), 0.0, MatMut::row_major(g, n, n));
+                for j in 0..n {
+                    for k in 0..n {
+                        s[j * n + k] = match j == k {
+                            true => dl[j],
+                            false => (g[j * n + k] - g[k * n + j]) * 0.5 / (l[j] - l[k]),
+                        };
+                    }
+                }
+                gemm(1.0, view(u).t(), MatRef::row_major(s, n, n), 0.0, MatMut::row_major(g, n, n));
+                gemm(1.0, MatRef::row_major(g, n, n), view(u), 0.0, MatMut::row_major(out, n, n));
+            });
+            Ok(())
+        })
+    })
+}
+
+pub static INVERSE: OpDef = OpDef::new("_linalg_inverse")
+    .aliases(&["_npi_inv", "linalg_inverse"])
+    .doc("The inverses of square matrices. A matrix without an inverse is an error.")
+    .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
+    .shape(square_shape)
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let a = ins[0].slice::<T>()?;
+            for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| {
+                inverse(&a[i * n * n..(i + 1) * n * n], n, out)
+                    .map_err(|k| unfit(&format!("has no inverse: column {k} depends on those before"), i))
+            })
+        })
+    })
+    .grad(Grad::Compose(|g, n| {
+        let (b, grad) = (n.outputs[0], n.ograds[0]);
+        let half = g.apply1("_linalg_gemm2", &[b, grad], &[("transpose_a", "True"), ("alpha", "-1")])?;
+        Ok(vec![Some(g.apply1("_linalg_gemm2", &[half, b], &[("transpose_b", "True")])?)])
+    }));
+
+fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(), usize> {
+    with_scratch(n * n, |factors: &mut [T]| {
+        factors.copy_from_slice(a);
+        invert(factors, n, out)
+    })
+}
+
+/// The diagonal of U of each matrix's LU factorisation, with the sign of the exchanges of rows.
+fn for_each_diagonal<T: Scalar>(a: &[T], n: usize, mut f: impl FnMut(usize, T, &mut dyn Iterator<Item = T>)) {
+    let mut pivots = vec![0; n];
+    with_scratch(n * n, |factors: &mut [T]| {
+        for (i, a) in a.chunks_exact((n * n).max(1)).enumerate() {
+            factors.copy_from_slice(a);
+            let sign = if lu(factors, n, &mut pivots) { -T::one() } else { T::one() };
+            f(i, sign, &mut (0..n).map(|k| factors[k * n + k]));
+        }
+    });
+}
+
+/// Square matrices give numbers, one for each.
+fn numbers(a: &Shape) -> Result<Option<Shape>> {
+    check_square(a, "A")?;
+    Ok(a.ndim_is_known().then(|| replaced(a, 2, &[])))
+}
+
+pub static DET: OpDef = OpDef::new("_linalg_det")
+    .aliases(&["_npi_det", "linalg_det"])
+    .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...), or (1,) for a single matrix.")
+    .inputs(&[arg("A", "The matrices.")])
+    .output_names_by(|_| vec!["output0".into()])
+    .shape(|_, io| match numbers(&io.ins[0])? {
+        Some(out) => io.assign_out(0, &out),
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let out = outs[0].slice_mut::<T>()?;
+            for_each_diagonal(ins[0].slice::<T>()?, n, |i, sign, diagonal| out[i] = diagonal.fold(sign, |d, x| d * x));
+            Ok(())
+        })
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            matrix_type!(ctx, ins[0].dtype(), |T| {
+                let (grad, det) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
+                inverse_transposed::<T>(&ins[1], |i| grad[i] * det[i], &mut outs[0])
+            })
+        })
+        .inputs(Deps::All)
+        .outputs(Deps::All),
+        None,
+    ));
+
+/// Multiples of the transposed inverses; 0 for matrices that have none.
+fn inverse_transposed<T: Scalar + Element>(
+    a: &In<'_>,
+    factor: impl Fn(usize) -> T + Sync,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let (n, _) = size(a.shape());
+    let a = a.slice::<T>()?;
+    for_each_matrix(out.slice_mut::<T>()?, n * n, |i, out| -> Result<()> {
+        with_scratch(n * n, |x: &mut [T]| match inverse(&a[i * n * n..(i + 1) * n * n], n, x) {
+            Ok(()) => {
+                let factor = factor(i);
+                for (k, out) in out.iter_mut().enumerate() {
+                    *out = factor * x[k % n * n + k / n];
+                }
+            }
+            Err(_) => out.fill(T::zero()),
+        });
+        Ok(())
+    })
+}
+
+pub static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
+    .aliases(&["_npi_slogdet", "linalg_slogdet"])
+    .doc(
+        "The determinants of square matrices as their signs and the logarithms of their magnitudes; 0 and negative infinity for a \
+         determinant of 0. A of shape (..., n, n) gives shapes (...), or (1,) for a single matrix.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .outputs(|_| 2)
+    .shape(|_, io| match numbers(&io.ins[0])? {
+        Some(out) => (0..2).try_for_each(|k| io.assign_out(k, &out)),
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        let (signs, logs) = outs.split_at_mut(1);
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let (signs, logs) = (slice_if_wanted::<T>(&mut signs[0])?, slice_if_wanted::<T>(&mut logs[0])?);
+            for_each_diagonal(ins[0].slice::<T>()?, n, |i, sign, diagonal| {
+                let mut both = (sign, 0.0);
+                for x in diagonal {
+                    both.0 *= if x == 0.0 { 0.0 } else { x.signum() };
+                    both.1 += log(x.abs());
+                }
+                if let Some(out) = signs.get_mut(i) {
+                    *out = both.0;
+                }
+                if let Some(out) = logs.get_mut(i) {
+                    *out = both.1;
+                }
+            });
+            Ok(())
+        })
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            matrix_type!(ctx, ins[0].dtype(), |T| {
+                let grad = ins[1].slice::<T>()?;
+                inverse_transposed::<T>(&ins[2], |i| grad[i], &mut outs[0])
+            })
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+/// The elements of an output, none if nobody wants it.
+fn slice_if_wanted<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
+    if out.wanted() { out.slice_mut() } else { Ok(&mut []) }
+}

@@ -1,0 +1,373 @@
+//! Products of matrices in single and double precision, with all that BLAS lets one choose.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm, gemm_batched};
+use ferromx_kernels::linalg::{Scalar, copy_triangle};
+use ferromx_kernels::par::with_scratch;
+
+use super::matrices::{self, check, check_square, matrix_type, size, start_from};
+use super::product::item;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&GEMM, &GEMM2, &SYRK, &TRMM];
+
+params! {
+    /// Parameters of `_linalg_gemm`.
+    pub struct GemmParam {
+        /// Whether A is transposed.
+        transpose_a: bool = false;
+        /// Whether B is transposed.
+        transpose_b: bool = false;
+        /// The factor of the product.
+        alpha: f64 = 1.0;
+        /// The factor of C.
+        beta: f64 = 1.0;
+        /// The axis of the rows; the last axis is that of the columns, all others count the matrices.
+        axis: i32 = (-2);
+    }
+}
+
+params! {
+    /// Parameters of `_linalg_gemm2`.
+    pub struct Gemm2Param {
+        /// Whether A is transposed.
+        transpose_a: bool = false;
+        /// Whether B is transposed.
+        transpose_b: bool = false;
+        /// The factor of the product.
+        alpha: f64 = 1.0;
+        /// The axis of the rows; the last axis is that of the columns, all others count the matrices.
+        axis: i32 = (-2);
+    }
+}
+
+/// A product with its factors and transpositions.
+#[derive(Clone, Copy)]
+struct Spec {
+    transpose: [bool; 2],
+    alpha: f64,
+    axis: i32,
+}
+
+impl From<&GemmParam> for Spec {
+    fn from(p: &GemmParam) -> Spec {
+        Spec { transpose: [p.transpose_a, p.transpose_b], alpha: p.alpha, axis: p.axis }
+    }
+}
+
+impl From<&Gemm2Param> for Spec {
+    fn from(p: &Gemm2Param) -> Spec {
+        Spec { transpose: [p.transpose_a, p.transpose_b], alpha: p.alpha, axis: p.axis }
+    }
+}
+
+impl Spec {
+    /// The axis of the rows of an operand of `rank` axes.
+    fn row_axis(&self, rank: usize) -> Result<usize> {
+        let axis = Shape::axis(self.axis.into(), rank)?;
+        ensure!(axis + 1 < rank, "Invalid row axis ({}): the last axis is that of the columns", self.axis);
+        Ok(axis)
+    }
+
+    /// The shape of the product.
+    fn shape(&self, a: &Shape, b: &Shape) -> Result<Option<Shape>> {
+        check(a, "A")?;
+        check(b, "B")?;
+        let (Some(rank), Some(other)) = (a.ndim(), b.ndim()) else { return Ok(None) };
+        ensure!(rank == other, "A and B must have equally many axes, not shapes {a} and {b}");
+        let row = self.row_axis(rank)?;
+        let mut out = a.dims().to_vec();
+        for (i, (out, b)) in out.iter_mut().zip(b.dims()).enumerate().take(rank - 1).filter(|(i, _)| *i != row) {
+            ensure!(
+                *out == *b || *out < 0 || *b < 0,
+                "Shapes of inputs 0, 1 must be the same, except on row/col axis: axis {i} of {a} and {b}"
+            );
+            *out = (*out).max(*b);
+        }
+        let pair = |s: &Shape, swapped: bool| {
+            let (rows, cols) = (s.dim(row), s.dim(rank - 1));
+            if swapped { (cols, rows) } else { (rows, cols) }
+        };
+        let ((m, k), (k2, n)) = (pair(a, self.transpose[0]), pair(b, self.transpose[1]));
+        ensure!(
+            k == k2 || k < 0 || k2 < 0,
+            "Incompatible matrix dimensions for multiplication: {a} and {b} sum over {k} and {k2}"
+        );
+        (out[row], out[rank - 1]) = (m, n);
+        Ok(Some(Shape::new(&out)))
+    }
+
+    /// C = alpha op(A) op(B) + beta C for all matrices.
+    fn run<T: Scalar>(&self, a: &In<'_>, b: &In<'_>, beta: T, c: &mut Out<'_>) -> Result<()>
+    where
+        T: ferromx_core::dtype::Element,
+    {
+        let alpha = T::from(self.alpha).unwrap_or(T::one());
+        let dims = [a.shape().to_usize(), b.shape().to_usize(), c.shape().to_usize()];
+        let row = self.row_axis(dims[0].len())?;
+        let between: usize = dims[2][row + 1..dims[2].len() - 1].iter().product();
+        let matrix = dims.each_ref().map(|d| (d[row], d[d.len() - 1]));
+        let (a, b, c) = (a.slice::<T>()?, b.slice::<T>()?, c.slice_mut::<T>()?);
+        if c.is_empty() {
+            return Ok(());
+        }
+        if between == 1 {
+            let left = |i| item(a, i, matrix[0], self.transpose[0]);
+            let right = |i| item(b, i, matrix[1], self.transpose[1]);
+            gemm_batched(alpha, left, right, beta, c, matrix[2]);
+            return Ok(());
+        }
+        // Other axes lie between rows and columns: each matrix is a view with distant rows.
+        let count = c.len() / (matrix[2].0 * matrix[2].1);
+        let start = |i: usize, (rows, cols): (usize, usize)| i / between * rows * between * cols + i % between * cols;
+        let view = |data, i: usize, (rows, cols): (usize, usize), transposed: bool| {
+            let all: &[T] = data;
+            let m = MatRef::new(&all[start(i, (rows, cols))..], rows, cols, between * cols, 1);
+            if transposed { m.t() } else { m }
+        };
+        for i in 0..count {
+            let (rows, cols) = matrix[2];
+            let target = MatMut::new(&mut c[start(i, matrix[2])..], rows, cols, between * cols);
+            gemm(
+                alpha,
+                view(a, i, matrix[0], self.transpose[0]),
+                view(b, i, matrix[1], self.transpose[1]),
+                beta,
+                target,
+            );
+        }
+        Ok(())
+    }
+
+    /// The gradients of A and B.
+    fn gradients(&self, g: &mut dyn GradGraph, a: Entry, b: Entry, grad: Entry) -> Result<[Entry; 2]> {
+        let text = |t: bool| if t { "True" } else { "False" };
+        let (alpha, axis) = (self.alpha.to_string(), self.axis.to_string());
+        let mut product = |x, y, transpose_x, transpose_y| {
+            let attrs = [
+                ("transpose_a", text(transpose_x)),
+                ("transpose_b", text(transpose_y)),
+                ("alpha", alpha.as_str()),
+                ("axis", axis.as_str()),
+            ];
+            g.apply1("_linalg_gemm2", &[x, y], &attrs)
+        };
+        let [ta, tb] = self.transpose;
+        let left = if ta { product(b, grad, tb, true)? } else { product(grad, b, false, !tb)? };
+        let right = if tb { product(grad, a, true, ta)? } else { product(a, grad, !ta, false)? };
+        Ok([left, right])
+    }
+}
+
+pub static GEMM: OpDef = OpDef::new("_linalg_gemm")
+    .aliases(&["linalg_gemm"])
+    .doc(
+        "The products of matrices, plus other matrices: alpha * op(A) * op(B) + beta * C, where op may transpose. A of shape \
+         (..., m, k) and B of shape (..., k, n) give (..., m, n), after transposition.",
+    )
+    .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices."), arg("C", "What is added, of the shape of the result.")])
+    .params::<GemmParam>()
+    .shape(|p, io| {
+        if let Some(out) = Spec::from(p.get::<GemmParam>()).shape(&io.ins[0], &io.ins[1])? {
+            io.assign_in(2, &out)?;
+            let c = io.ins[2].clone();
+            io.assign_out(0, &c)?;
+        }
+        Ok(())
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<GemmParam>();
+        start_from(&ins[2], &mut outs[0])?;
+        matrix_type!(ctx, ins[0].dtype(), |T| Spec::from(p).run::<T>(&ins[0], &ins[1], p.beta as T, &mut outs[0]))
+    })
+    .grad(Grad::Compose(|g, n| {
+        let p = n.params.get::<GemmParam>();
+        let [a, b] = Spec::from(p).gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?;
+        let c = g.apply1("_mul_scalar", &[n.ograds[0]], &[("scalar", &p.beta.to_string())])?;
+        Ok(vec![Some(a), Some(b), Some(c)])
+    }))
+    .inplace(&[(2, 0)]);
+
+pub static GEMM2: OpDef = OpDef::new("_linalg_gemm2")
+    .aliases(&["linalg_gemm2"])
+    .doc(
+        "The products of matrices: alpha * op(A) * op(B), where op may transpose. A of shape (..., m, k) and B of shape (..., k, n) \
+         give (..., m, n), after transposition.",
+    )
+    .inputs(&[arg("A", "The left matrices."), arg("B", "The right matrices.")])
+    .params::<Gemm2Param>()
+    .shape(|p, io| match Spec::from(p.get::<Gemm2Param>()).shape(&io.ins[0], &io.ins[1])? {
+        Some(out) => io.assign_out(0, &out),
+        None => Ok(()),
+    })
+    .forward(|ctx, ins, outs| {
+        let spec = Spec::from(ctx.params::<Gemm2Param>());
+        matrix_type!(ctx, ins[0].dtype(), |T| spec.run::<T>(&ins[0], &ins[1], 0.0, &mut outs[0]))
+    })
+    .grad(Grad::Compose(|g, n| {
+        let spec = Spec::from(n.params.get::<Gemm2Param>());
+        Ok(spec.gradients(g, n.inputs[0], n.inputs[1], n.ograds[0])?.map(Some).into())
+    }));
+
+params! {
+    /// Parameters of `_linalg_syrk`.
+    pub struct SyrkParam {
+        /// Whether A^T A is computed instead of A A^T.
+        transpose: bool = false;
+        /// The factor of the product.
+        alpha: f64 = 1.0;
+    }
+}
+
+pub static SYRK: OpDef = OpDef::new("_linalg_syrk")
+    .aliases(&["linalg_syrk"])
+    .doc("The products of matrices with their own transposes: alpha * A * A^T, or alpha * A^T * A.")
+    .inputs(&[arg("A", "The matrices, of shape (..., m, n).")])
+    .params::<SyrkParam>()
+    .shape(|p, io| {
+        check(&io.ins[0], "A")?;
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let n = io.ins[0].dim(if p.get::<SyrkParam>().transpose { rank - 1 } else { rank - 2 });
+        let out = matrices::replaced(&io.ins[0], 2, &[n, n]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<SyrkParam>();
+        let (matrix, out) = (size(ins[0].shape()), size(outs[0].shape()));
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let a = ins[0].slice::<T>()?;
+            let left = |i| item(a, i, matrix, p.transpose);
+            gemm_batched(p.alpha as T, left, |i| left(i).t(), 0.0, outs[0].slice_mut::<T>()?, out);
+            Ok(())
+        })
+    })
+    .grad(Grad::Compose(SYRK_COMPOSE));
+
+const SYRK_COMPOSE: Compose = |g, n| {
+    let p = n.params.get::<SyrkParam>();
+    let alpha = p.alpha.to_string();
+    let mut product = |turned: bool| {
+        let (x, y) = if p.transpose { (n.inputs[0], n.ograds[0]) } else { (n.ograds[0], n.inputs[0]) };
+        let which = if p.transpose { "transpose_b" } else { "transpose_a" };
+        g.apply1("_linalg_gemm2", &[x, y], &[("alpha", &alpha), (which, if turned { "True" } else { "False" })])
+    };
+    let (straight, turned) = (product(false)?, product(true)?);
+    Ok(vec![Some(g.apply1("elemwise_add", &[straight, turned], &[])?)])
+};
+
+params! {
+    /// Parameters of `_linalg_trmm` and `_linalg_trsm`.
+    pub struct TriangularParam {
+        /// Whether A is transposed.
+        transpose: bool = false;
+        /// Whether A stands on the right.
+        rightside: bool = false;
+        /// Whether the lower triangle of A is used; else the upper one.
+        lower: bool = true;
+        /// The factor of the result.
+        alpha: f64 = 1.0;
+    }
+}
+
+/// A of square matrices that fit the side of B on which they stand; the result has the shape of B.
+pub fn triangular_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    check_square(&io.ins[0], "A")?;
+    let (b, out) = (io.ins[1].clone(), io.outs[0].clone());
+    io.assign_out(0, &b)?;
+    io.assign_in(1, &out)?;
+    check(&io.ins[1], "B")?;
+    let Some(rank) = io.ins[1].ndim() else { return Ok(()) };
+    let n = io.ins[1].dim(if p.get::<TriangularParam>().rightside { rank - 1 } else { rank - 2 });
+    let a = matrices::replaced(&io.ins[1], 2, &[n, n]);
+    io.assign_in(0, &a)
+}
+
+pub static TRMM: OpDef = OpDef::new("_linalg_trmm")
+    .aliases(&["linalg_trmm"])
+    .doc(
+        "The products of triangular matrices with others: alpha * op(A) * B, or alpha * B * op(A) with rightside, where op may \
+         transpose. Only the named triangle of A is read.",
+    )
+    .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The other matrices.")])
+    .params::<TriangularParam>()
+    .shape(triangular_shape)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<TriangularParam>();
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let (n, _) = size(ins[0].shape());
+            triangles::<T, _>(ins[0].slice()?, n, p.lower, |a| {
+                sided(p, p.alpha as T, a, p.transpose, ins[1].slice()?, size(ins[1].shape()), outs[0].slice_mut()?);
+                Ok(())
+            })
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(trmm_backward).inputs(Deps::All), None));
+
+/// Calls `f` with copies of the triangles and zeros beside them.
+fn triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+    with_scratch(a.len(), |copies: &mut [T]| {
+        let len = (n * n).max(1);
+        copies.chunks_mut(len).zip(a.chunks(len)).for_each(|(copy, a)| copy_triangle(a, n, lower, copy));
+        f(copies)
+    })
+}
+
+/// alpha * op(A) * B, or with A on the right.
+fn sided<T: Scalar>(
+    p: &TriangularParam,
+    alpha: T,
+    a: &[T],
+    transposed: bool,
+    b: &[T],
+    (rows, cols): (usize, usize),
+    out: &mut [T],
+) {
+    let n = if p.rightside { cols } else { rows };
+    let square = |i| item(a, i, (n, n), transposed);
+    let other = |i| item(b, i, (rows, cols), false);
+    if p.rightside {
+        gemm_batched(alpha, other, square, T::zero(), out, (rows, cols));
+    } else {
+        gemm_batched(alpha, square, other, T::zero(), out, (rows, cols));
+    }
+}
+
+fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<TriangularParam>();
+    let ((n, _), of_b) = (size(ins[1].shape()), size(ins[2].shape()));
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (grad, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        if outs[1].wanted() {
+            triangles::<T, _>(a, n, p.lower, |a| {
+                sided(p, p.alpha as T, a, !p.transpose, grad, of_b, outs[1].slice_mut()?);
+                Ok(())
+            })?;
+        }
+        if outs[0].wanted() {
+            let out = outs[0].slice_mut::<T>()?;
+            // The product of the gradient and B, in the order in which A takes part.
+            let swapped = p.transpose != p.rightside;
+            let (x, y) = if swapped { (b, grad) } else { (grad, b) };
+            let left = |i| item(x, i, of_b, p.rightside);
+            let right = |i| item(y, i, of_b, !p.rightside);
+            gemm_batched(p.alpha as T, left, right, 0.0, out, (n, n));
+            keep_triangles(out, n, p.lower);
+        }
+        Ok(())
+    })
+}
+
+/// Sets what lies beside the triangles to 0.
+pub fn keep_triangles<T: Scalar>(a: &mut [T], n: usize, lower: bool) {
+    for (i, row) in a.chunks_mut(n.max(1)).enumerate() {
+        let i = i % n.max(1);
+        if lower { row[i + 1..].fill(T::zero()) } else { row[..i].fill(T::zero()) }
+    }
+}

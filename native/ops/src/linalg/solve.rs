@@ -1,0 +1,198 @@
+//! Cholesky factors, and equations with triangular matrices.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
+use ferromx_kernels::linalg::{
+    Scalar, Triangle, cholesky, for_each_matrix, solve_left, solve_right, symmetric_from_lower,
+};
+use ferromx_kernels::par::with_scratch;
+
+use super::matrices::{self, matrix_type, size, square_shape, start_from, unfit};
+use super::products::{TriangularParam, keep_triangles, triangular_shape};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&POTRF, &POTRI, &TRSM];
+
+const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
+const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
+
+/// Part `i` of a batch of matrices of `len` elements.
+fn part<T>(data: &[T], i: usize, len: usize) -> &[T] {
+    &data[i * len..(i + 1) * len]
+}
+
+/// Never fails.
+type Fine = std::result::Result<(), ferromx_core::error::Error>;
+
+pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
+    .aliases(&["linalg_potrf"])
+    .doc(
+        "The Cholesky factors of symmetric, positive definite matrices: the lower triangular L with A = L * L^T. Only the lower triangle \
+         of A is read.",
+    )
+    .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
+    .shape(square_shape)
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        start_from(&ins[0], &mut outs[0])?;
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, a| {
+                cholesky(a, n).map_err(|k| unfit(&format!("is not positive definite: the factorisation stops at row {k}"), i))
+            })
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(potrf_backward).outputs(Deps::All), None))
+    .inplace(&[(0, 0)]);
+
+/// With S the symmetric matrix of the lower triangle of L^T dL: dA = L^-T S L^-1 / 2 (Seeger et al., Auto-Differentiating Linear
+/// Algebra, 2017).
+fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (n, _) = size(ins[0].shape());
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (grad, l) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> Fine {
+            let l = part(l, i, n * n);
+            let left = MatRef::row_major(l, n, n).t();
+            gemm(0.5, left, MatRef::row_major(part(grad, i, n * n), n, n), 0.0, MatMut::row_major(out, n, n));
+            symmetric_from_lower(out, n);
+            solve_left(l, n, LOWER_TRANSPOSED, out, n);
+            solve_right(l, n, LOWER, out, n);
+            Ok(())
+        })
+    })
+}
+
+pub static POTRI: OpDef = OpDef::new("_linalg_potri")
+    .aliases(&["linalg_potri"])
+    .doc("The inverses of matrices from their Cholesky factors: (L * L^T)^-1 for lower triangular matrices L.")
+    .inputs(&[arg("A", "The factors L, of shape (..., n, n); only their lower triangle is read.")])
+    .shape(square_shape)
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let l = ins[0].slice::<T>()?;
+            for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| {
+                let l = part(l, i, n * n);
+                if let Some(k) = (0..n).find(|k| l[k * n + k] == 0.0) {
+                    return Err(unfit(&format!("is no Cholesky factor: element {k} of its diagonal is 0"), i));
+                }
+                inverse_of_product(l, n, out);
+                Ok(())
+            })
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(potri_backward).inputs(Deps::All).outputs(Deps::All), None));
+
+/// L^-T L^-1.
+fn inverse_of_product<T: Scalar>(l: &[T], n: usize, out: &mut [T]) {
+    with_scratch(n * n, |inverse: &mut [T]| {
+        inverse.fill(T::zero());
+        (0..n).for_each(|i| inverse[i * n + i] = T::one());
+        solve_left(l, n, LOWER, inverse, n);
+        let x = MatRef::row_major(inverse, n, n);
+        gemm(T::one(), x.t(), x, T::zero(), MatMut::row_major(out, n, n));
+    });
+}
+
+/// With B the result: dL = -B (dB + dB^T) L^-T, in the lower triangle.
+fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (n, _) = size(ins[0].shape());
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (grad, l, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        let out = outs[0].slice_mut::<T>()?;
+        for_each_matrix(out, n * n, |i, out| -> Fine {
+            let view = |x| MatRef::row_major(part(x, i, n * n), n, n);
+            gemm(-1.0, view(b), view(grad), 0.0, MatMut::row_major(out, n, n));
+            gemm(-1.0, view(b), view(grad).t(), 1.0, MatMut::row_major(out, n, n));
+            solve_right(part(l, i, n * n), n, LOWER_TRANSPOSED, out, n);
+            Ok(())
+        })?;
+        keep_triangles(out, n, true);
+        Ok(())
+    })
+}
+
+impl TriangularParam {
+    /// The triangle as it takes part, or its transpose.
+    fn triangle(&self, turned: bool) -> Triangle {
+        Triangle { lower: self.lower, transposed: self.transpose != turned, unit: false }
+    }
+}
+
+pub static TRSM: OpDef = OpDef::new("_linalg_trsm")
+    .aliases(&["linalg_trsm"])
+    .doc(
+        "The solutions X of equations with triangular matrices: op(A) * X = alpha * B, or X * op(A) = alpha * B with rightside, where op \
+         may transpose. Only the named triangle of A is read; a zero on its diagonal gives infinities.",
+    )
+    .inputs(&[arg("A", "The triangular matrices, of shape (..., n, n)."), arg("B", "The right sides.")])
+    .params::<TriangularParam>()
+    .shape(triangular_shape)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<TriangularParam>();
+        let (n, _) = size(ins[0].shape());
+        start_from(&ins[1], &mut outs[0])?;
+        let dims = size(outs[0].shape());
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let a = ins[0].slice::<T>()?;
+            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> Fine {
+                solve(p, part(a, i, n * n), n, x, dims, false);
+                scale(x, p.alpha as T);
+                Ok(())
+            })
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(trsm_backward).inputs(Deps::Some(&[0])).outputs(Deps::All), None))
+    .inplace(&[(1, 0)]);
+
+fn solve<T: Scalar>(p: &TriangularParam, a: &[T], n: usize, x: &mut [T], (rows, cols): (usize, usize), turned: bool) {
+    if p.rightside {
+        solve_right(a, n, p.triangle(turned), x, rows);
+    } else {
+        solve_left(a, n, p.triangle(turned), x, cols);
+    }
+}
+
+fn scale<T: Scalar>(x: &mut [T], by: T) {
+    if by != T::one() {
+        x.iter_mut().for_each(|x| *x *= by);
+    }
+}
+
+/// With M the solution of the equation with op(A)^T and dX: dB = alpha M, dA = -M X^T in the triangle, or what corresponds to it
+/// when A is transposed or on the right.
+fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<TriangularParam>();
+    let ((n, _), dims) = (size(ins[1].shape()), size(ins[0].shape()));
+    let len = dims.0 * dims.1;
+    let (of_a, of_b) = outs.split_at_mut(1);
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (grad, a, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        with_scratch(grad.len(), |m: &mut [T]| {
+            m.copy_from_slice(grad);
+            for_each_matrix(m, len, |i, m| -> Fine {
+                solve(p, part(a, i, n * n), n, m, dims, true);
+                Ok(())
+            })?;
+            if of_a[0].wanted() {
+                let out = of_a[0].slice_mut::<T>()?;
+                for_each_matrix(out, n * n, |i, out| -> Fine {
+                    let view = |all| MatRef::row_major(part(all, i, len), dims.0, dims.1);
+                    let (y, z) = if p.transpose != p.rightside { (view(x), view(m)) } else { (view(m), view(x)) };
+                    let (y, z) = if p.rightside { (y.t(), z) } else { (y, z.t()) };
+                    gemm(-1.0, y, z, 0.0, MatMut::row_major(out, n, n));
+                    Ok(())
+                })?;
+                keep_triangles(out, n, p.lower);
+            }
+            if of_b[0].wanted() {
+                scale(m, p.alpha as T);
+                of_b[0].slice_mut::<T>()?.copy_from_slice(m);
+            }
+            Ok(())
+        })
+    })
+}

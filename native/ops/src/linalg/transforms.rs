@@ -1,0 +1,204 @@
+//! Fourier transforms and count sketches of the last axis.
+
+use ferromx_core::dtype::Element;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::fft::Fft;
+use ferromx_kernels::linalg::Scalar;
+use ferromx_kernels::par::parallel_rows;
+
+use super::matrices::{self, matrix_type, replaced};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&FFT, &IFFT, &COUNT_SKETCH];
+
+params! {
+    /// Parameters of `_contrib_fft` and `_contrib_ifft`.
+    pub struct FftParam {
+        /// How many rows a GPU would transform at a time; it has no effect on a CPU.
+        compute_size: i32 = 128;
+    }
+}
+
+/// The length of the last axis.
+fn width(x: &In<'_>) -> usize {
+    x.shape().dims().last().map_or(0, |n| (*n).max(0) as usize)
+}
+
+/// Numbers in a parallel chunk.
+const GRAIN: usize = 1 << 13;
+
+pub static FFT: OpDef = OpDef::new("_contrib_fft")
+    .doc(
+        "The discrete Fourier transform of the last axis: for real data of shape (..., d) the result has shape (..., 2 d), with the real \
+         and imaginary parts of X[k] = sum of data[j] exp(-2 pi i j k / d) side by side.",
+    )
+    .inputs(&[arg("data", "Real numbers.")])
+    .params::<FftParam>()
+    .shape(|_, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank > 0, "data must have one axis or more");
+        let d = io.ins[0].dim(rank - 1);
+        let out = replaced(&io.ins[0], 1, &[if d < 0 { -1 } else { 2 * d }]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| matrix_type!(ctx, ins[0].dtype(), |T| fft::<T>(&ins[0], &mut outs[0])))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_ifft", &[n.ograds[0]], &[])?)])));
+
+fn fft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    let d = width(x);
+    let (plan, x) = (Fft::<T>::new(d), x.slice::<T>()?);
+    parallel_rows(out.slice_mut::<T>()?, 2 * d, GRAIN / d.max(1), |i, out| {
+        let row = out.as_chunks_mut::<2>().0;
+        row.iter_mut().zip(&x[i * d..]).for_each(|(y, x)| *y = [*x, T::zero()]);
+        plan.run(row);
+    });
+    Ok(())
+}
+
+pub static IFFT: OpDef = OpDef::new("_contrib_ifft")
+    .doc(
+        "The real part of the inverse discrete Fourier transform of the last axis, times its length: for data of shape (..., 2 d), with \
+         real and imaginary parts side by side, the result of shape (..., d) is the real part of the sum of \
+         data[k] exp(2 pi i j k / d). Divide by d for the inverse of _contrib_fft.",
+    )
+    .inputs(&[arg("data", "Real and imaginary parts.")])
+    .params::<FftParam>()
+    .shape(|_, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank > 0, "data must have one axis or more");
+        let d = io.ins[0].dim(rank - 1);
+        ensure!(d < 0 || d % 2 == 0, "the last axis has length {d}: real and imaginary parts come in pairs");
+        let out = replaced(&io.ins[0], 1, &[if d < 0 { -1 } else { d / 2 }]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| matrix_type!(ctx, ins[0].dtype(), |T| ifft::<T>(&ins[0], &mut outs[0])))
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_contrib_fft", &[n.ograds[0]], &[])?)])));
+
+fn ifft<T: Scalar + Element>(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    let d = width(x) / 2;
+    let (plan, x) = (Fft::<T>::new(d), x.slice::<T>()?.as_chunks::<2>().0);
+    parallel_rows(out.slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
+        let mut row = x[i * d..(i + 1) * d].to_vec();
+        plan.run_inverse(&mut row);
+        out.iter_mut().zip(&row).for_each(|(out, y)| *out = y[0]);
+    });
+    Ok(())
+}
+
+params! {
+    /// Parameters of `_contrib_count_sketch`.
+    pub struct CountSketchParam {
+        /// The length of the sketch.
+        out_dim: i32 = required, where 1..=i32::MAX;
+        /// How many rows a GPU would take at a time; it has no effect on a CPU.
+        processing_batch_size: i32 = 32;
+    }
+}
+
+pub static COUNT_SKETCH: OpDef = OpDef::new("_contrib_count_sketch")
+    .doc(
+        "Count sketches of the last axis: out[..., h[j]] is the sum of s[j] * data[..., j] over the j with that hash (Charikar, Chen, \
+         Farach-Colton, Finding Frequent Items in Data Streams, 2002).",
+    )
+    .inputs(&[
+        arg("data", "The rows, of shape (..., d)."),
+        arg("h", "The place of each element in the sketch, from 0 to out_dim - 1: d elements."),
+        arg("s", "The sign of each element, 1 or -1: d elements."),
+    ])
+    .params::<CountSketchParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank > 0, "data must have one axis or more");
+        let d = io.ins[0].dim(rank - 1);
+        for (i, name) in [(1, "h"), (2, "s")] {
+            let fits = d < 0 || !io.ins[i].is_known() || io.ins[i].num_elements() as i64 == d;
+            ensure!(fits, "{name} of shape {} must have {d} elements, as many as the rows of data", io.ins[i]);
+        }
+        let out = replaced(&io.ins[0], 1, &[p.get::<CountSketchParam>().out_dim.into()]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let (d, n) = (width(&ins[0]), ctx.params::<CountSketchParam>().out_dim as usize);
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            let (x, places, signs) = (ins[0].slice::<T>()?, places::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
+            parallel_rows(outs[0].slice_mut::<T>()?, n, GRAIN / d.max(1), |i, out| {
+                out.fill(0.0);
+                for (j, x) in x[i * d..(i + 1) * d].iter().enumerate() {
+                    out[places[j]] += signs[j] * x;
+                }
+            });
+            Ok(())
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(sketch_backward).inputs(Deps::Some(&[1, 2])), None));
+
+/// The places as numbers of elements.
+fn places<T: Scalar + Element>(ctx: &OpCtx<'_>, h: &In<'_>) -> Result<Vec<usize>> {
+    let n = ctx.params::<CountSketchParam>().out_dim;
+    let place = |h: &T| {
+        let place = Element::to_f64(*h);
+        ensure!(
+            (0.0..f64::from(n)).contains(&place),
+            "h contains {place}, which is no place in a sketch of {n} elements"
+        );
+        Ok(place as usize)
+    };
+    h.slice::<T>()?.iter().map(place).collect()
+}
+
+/// The gradient of the data; none flows to places and signs.
+fn sketch_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (data, others) = outs.split_at_mut(1);
+    for out in others.iter_mut().filter(|out| out.wanted()) {
+        out.bytes_mut()?.fill(0);
+    }
+    if !data[0].wanted() {
+        return Ok(());
+    }
+    let (n, d) = (width(&ins[0]), ins[1].len());
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let (grad, places, signs) = (ins[0].slice::<T>()?, places::<T>(ctx, &ins[1])?, ins[2].slice::<T>()?);
+        parallel_rows(data[0].slice_mut::<T>()?, d, GRAIN / d.max(1), |i, out| {
+            for (j, out) in out.iter_mut().enumerate() {
+                *out = signs[j] * grad[i * n + places[j]];
+            }
+        });
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn transforms_and_their_gradients() {
+        let x = array(&[1.0, 2.0, 3.0, 4.0, 0.5, -1.0, 2.5, 0.0, 1.0, 3.0], &[2, 5]);
+        let y = Case::new(&FFT, &[]).run1(&[x.clone()]).unwrap();
+        assert_eq!(y.shape().dims(), [2, 10]);
+        let back = Case::new(&IFFT, &[]).run1(&[y.clone()]).unwrap().to_vec::<f64>().unwrap();
+        close(&back.iter().map(|y| y / 5.0).collect::<Vec<_>>(), &x.to_vec::<f64>().unwrap(), 1e-12);
+        Case::new(&FFT, &[]).check_gradient(&[x]);
+        Case::new(&IFFT, &[]).check_gradient(&[y]);
+    }
+
+    #[test]
+    fn sketches_and_their_gradients() {
+        let x = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[2, 4]);
+        let (h, s) = (array(&[0.0, 2.0, 2.0, 0.0], &[4]), array(&[1.0, -1.0, 1.0, 1.0], &[4]));
+        let case = Case::new(&COUNT_SKETCH, &[("out_dim", "3")]);
+        let y = case.run1(&[x.clone(), h.clone(), s.clone()]).unwrap();
+        assert_eq!(y.to_vec::<f64>().unwrap(), [5.0, 0.0, 1.0, 13.0, 0.0, 1.0]);
+        let ones = array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+        let grads = case.backward(&[x.clone(), h, s.clone()], &[ones]).unwrap();
+        assert_eq!(grads[0].to_vec::<f64>().unwrap(), [1.0, -3.0, 3.0, 1.0, 4.0, -6.0, 6.0, 4.0]);
+        let outside = case.run(&[x, array(&[0.0, 3.0, 2.0, 0.0], &[4]), s]).unwrap_err().to_string();
+        assert!(outside.contains("h contains 3"), "{outside}");
+    }
+}

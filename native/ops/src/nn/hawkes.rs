@@ -1,0 +1,247 @@
+//! The log-likelihood of self-exciting point processes.
+
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
+use ferromx_kernels::math::{exp, log};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&HAWKESLL];
+
+/// The log-likelihood of marked Hawkes processes.
+pub static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
+    .doc(
+        "The log-likelihood of marked, self-exciting Hawkes processes with exponentially decaying excitation. Mark k of process i has \
+         the intensity lda[i, k] + alpha[k] * beta[k] * sum of exp(-beta[k] * (t - s)) over its earlier points s. The result is, for \
+         each process, the sum of the logarithms of the intensities at its points minus the integral of all intensities from 0 to \
+         max_time; the second result has the states at max_time, from which a following piece goes on. N is the number of processes, \
+         K that of marks, T that of points (Laub, Taimre, Pollett, Hawkes Processes, 2015).",
+    )
+    .inputs(&[
+        arg("lda", "The background intensities, of shape (N, K)."),
+        arg("alpha", "The strength of the excitation by mark, of shape (K,)."),
+        arg("beta", "Its decay rates, of shape (K,)."),
+        arg("state", "The sums of decayed excitations of earlier points at time 0, of shape (N, K)."),
+        arg("lags", "The times from point to point, of shape (N, T)."),
+        arg("marks", "The marks of the points, of type int32, shape (N, T)."),
+        arg("valid_length", "The number of points of each process, of shape (N,)."),
+        arg("max_time", "The ends of the observed times, of shape (N,)."),
+    ])
+    .outputs(|_| 2)
+    .shape(hawkes_shape)
+    .dtype(|_, io| {
+        io.assign_in(5, DType::I32)?;
+        let floats = [0, 1, 2, 3, 4, 6, 7];
+        match floats.iter().find_map(|i| io.ins[*i]).or(io.outs[0]).or(io.outs[1]) {
+            Some(d) => {
+                floats.iter().try_for_each(|i| io.assign_in(*i, d))?;
+                (0..2).try_for_each(|i| io.assign_out(i, d))
+            }
+            None => Ok(()),
+        }
+    })
+    .forward(forward)
+    .grad(Grad::Kernel(Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::All), None));
+
+fn hawkes_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let rows_by = |n: i64, m: i64| Shape::new(&[n, m]);
+    let known = |s: &Shape, axis: usize| if s.ndim() == Some(2) { s.dim(axis) } else { -1 };
+    let n = [0, 3, 4, 5].into_iter().map(|i| known(&io.ins[i], 0)).max().unwrap_or(-1);
+    let k = [0, 3].into_iter().map(|i| known(&io.ins[i], 1)).max().unwrap_or(-1);
+    let t = [4, 5].into_iter().map(|i| known(&io.ins[i], 1)).max().unwrap_or(-1);
+    io.assign_in(0, &rows_by(n, k))?;
+    (1..3).try_for_each(|i| io.assign_in(i, &Shape::new(&[k])))?;
+    io.assign_in(3, &rows_by(n, k))?;
+    (4..6).try_for_each(|i| io.assign_in(i, &rows_by(n, t)))?;
+    (6..8).try_for_each(|i| io.assign_in(i, &Shape::new(&[n])))?;
+    io.assign_out(0, &Shape::new(&[n]))?;
+    io.assign_out(1, &rows_by(n, k))
+}
+
+/// One process.
+struct Process<'a, T> {
+    background: &'a [T],
+    alpha: &'a [T],
+    beta: &'a [T],
+    state: &'a [T],
+    lags: &'a [T],
+    marks: &'a [i32],
+    max_time: f64,
+}
+
+/// All processes.
+fn processes<'a, T: Element>(ins: &[In<'a>]) -> Result<Vec<Process<'a, T>>> {
+    let (n, k) = (ins[0].shape().dim(0) as usize, ins[0].shape().dim(1) as usize);
+    let points = ins[4].shape().dim(1) as usize;
+    let (lengths, ends) = (ins[6].slice::<T>()?, ins[7].slice::<T>()?);
+    let mut all = Vec::with_capacity(n);
+    for i in 0..n {
+        let length = lengths[i].to_f64();
+        ensure!(
+            (0.0..=points as f64).contains(&length),
+            "valid_length {length} of process {i} is not within 0 to {points}"
+        );
+        let valid = i * points..i * points + length as usize;
+        let marks = &ins[5].slice::<i32>()?[valid.clone()];
+        if let Some(mark) = marks.iter().find(|m| !(0..k as i32).contains(*m)) {
+            ensure!(false, "mark {mark} of process {i} is not within 0 to {}", k as i64 - 1);
+        }
+        all.push(Process {
+            background: &ins[0].slice()?[i * k..(i + 1) * k],
+            alpha: ins[1].slice()?,
+            beta: ins[2].slice()?,
+            state: &ins[3].slice()?[i * k..(i + 1) * k],
+            lags: &ins[4].slice()?[valid],
+            marks,
+            max_time: ends[i].to_f64(),
+        });
+    }
+    Ok(all)
+}
+
+/// What is carried along for a mark.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// The sum of decayed excitations at the last point.
+    state: f64,
+    /// Its derivative by beta.
+    state_by_beta: f64,
+    /// The time of the last point.
+    last: f64,
+    /// The derivatives of the log-likelihood by background, alpha and beta.
+    slopes: [f64; 3],
+}
+
+impl<T: Element> Process<'_, T> {
+    /// The log-likelihood, and for each mark the state at the end and the derivatives.
+    fn run(&self) -> (f64, Vec<Mark>) {
+        let mut marks: Vec<Mark> = self.state.iter().map(|s| Mark { state: s.to_f64(), ..Mark::default() }).collect();
+        let (mut time, mut likelihood) = (0.0, 0.0);
+        for (lag, &k) in self.lags.iter().zip(self.marks) {
+            let k = k as usize;
+            time += lag.to_f64();
+            let (intensity, integral) = self.advance(k, time, &mut marks[k], true);
+            likelihood += log(intensity) - integral;
+            marks[k].state += 1.0;
+        }
+        for (k, mark) in marks.iter_mut().enumerate() {
+            likelihood -= self.advance(k, self.max_time, mark, false).1;
+        }
+        (likelihood, marks)
+    }
+
+    /// Takes a mark to a later time: the intensity there, and its integral since the last point. `point` says whether the
+    /// logarithm of the intensity counts.
+    fn advance(&self, k: usize, time: f64, mark: &mut Mark, point: bool) -> (f64, f64) {
+        let (background, alpha, beta) = (self.background[k].to_f64(), self.alpha[k].to_f64(), self.beta[k].to_f64());
+        let passed = time - mark.last;
+        let decay = exp(-beta * passed);
+        let state = mark.state * decay;
+        let state_by_beta = (mark.state_by_beta - mark.state * passed) * decay;
+        let intensity = background + alpha * beta * state;
+        let gone = mark.state - state;
+        let integral = background * passed + alpha * gone;
+        let by_beta = alpha * (mark.state_by_beta - state_by_beta);
+        let weight = if point { 1.0 / intensity } else { 0.0 };
+        mark.slopes[0] += weight - passed;
+        mark.slopes[1] += weight * beta * state - gone;
+        mark.slopes[2] += weight * alpha * (state + beta * state_by_beta) - by_beta;
+        (mark.state, mark.state_by_beta, mark.last) = (state, state_by_beta, time);
+        (intensity, integral)
+    }
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(ins[0].dtype(), T in [f32, f64] => {
+        let k = ins[1].len();
+        for (i, process) in processes::<T>(ins)?.iter().enumerate() {
+            let (likelihood, marks) = process.run();
+            if outs[0].wanted() {
+                outs[0].slice_mut::<T>()?[i] = T::from_f64(likelihood);
+            }
+            if outs[1].wanted() {
+                let states = outs[1].slice_mut::<T>()?[i * k..(i + 1) * k].iter_mut();
+                states.zip(&marks).for_each(|(out, mark)| *out = T::from_f64(mark.state));
+            }
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, &[DType::F32, DType::F64])))
+}
+
+/// The gradients by background, alpha and beta; none flows to the other inputs.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    for out in outs.iter_mut().filter(|out| out.wanted()) {
+        out.bytes_mut()?.fill(0);
+    }
+    dispatch!(ins[0].dtype(), T in [f32, f64] => {
+        let (grad, k) = (ins[0].slice::<T>()?, ins[2].len());
+        for (i, process) in processes::<T>(&ins[1..])?.iter().enumerate() {
+            for (m, mark) in process.run().1.iter().enumerate() {
+                for (which, at) in [i * k + m, m, m].into_iter().enumerate().filter(|(which, _)| outs[*which].wanted()).collect::<Vec<_>>() {
+                    let out = &mut outs[which].slice_mut::<T>()?[at];
+                    *out = T::from_f64(out.to_f64() + grad[i].to_f64() * mark.slopes[which]);
+                }
+            }
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, &[DType::F32, DType::F64])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    fn inputs() -> Vec<ferromx_core::ndarray::NDArray> {
+        vec![
+            array(&[1.5, 2.0, 0.5, 0.75], &[2, 2]),
+            vector(DType::F64, &[0.2, 0.3]),
+            vector(DType::F64, &[1.0, 2.0]),
+            array(&[0.0, 0.5, 1.0, 0.25], &[2, 2]),
+            array(&[0.1, 0.2, 0.3, 0.6, 0.4, 9.0], &[2, 3]),
+            array(&[0i32, 1, 0, 1, 0, 7], &[2, 3]),
+            vector(DType::F64, &[3.0, 2.0]),
+            vector(DType::F64, &[2.0, 1.5]),
+        ]
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let case = Case::new(&HAWKESLL, &[]);
+        let ins = inputs();
+        let value = |ins: &[ferromx_core::ndarray::NDArray]| {
+            case.run(ins).unwrap()[0].to_vec::<f64>().unwrap().iter().sum::<f64>()
+        };
+        let grads = case.backward(&ins, &[array(&[1.0, 1.0], &[2]), array(&[0.0; 4], &[2, 2])]).unwrap();
+        for which in 0..3 {
+            let base = ins[which].to_vec::<f64>().unwrap();
+            let slopes: Vec<f64> = (0..base.len())
+                .map(|i| {
+                    let at = |d: f64| {
+                        let (mut moved, mut ins) = (base.clone(), inputs());
+                        moved[i] += d;
+                        ins[which] = array(&moved, ins[which].shape().dims());
+                        value(&ins)
+                    };
+                    (at(1e-6) - at(-1e-6)) / 2e-6
+                })
+                .collect();
+            close(&grads[which].to_vec::<f64>().unwrap(), &slopes, 1e-6);
+        }
+    }
+
+    #[test]
+    fn marks_and_lengths_are_checked() {
+        let mut ins = inputs();
+        ins[6] = vector(DType::F64, &[3.0, 3.0]);
+        assert!(Case::new(&HAWKESLL, &[]).run(&ins).unwrap_err().to_string().contains("mark 7 of process 1"));
+        ins[6] = vector(DType::F64, &[4.0, 1.0]);
+        assert!(Case::new(&HAWKESLL, &[]).run(&ins).unwrap_err().to_string().contains("valid_length 4"));
+    }
+}

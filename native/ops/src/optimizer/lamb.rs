@@ -1,0 +1,436 @@
+//! LAMB: Adam's direction, scaled layer by layer to the size of the weight (You et al., Large Batch Optimization for Deep
+//! Learning, 2020).
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::{Params, Tuple};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::map::{Arith, Lane, LaneFn, Load, Store};
+use ferromx_kernels::math::{Real, pow};
+use ferromx_kernels::par::{Plain, with_scratch};
+use ferromx_kernels::reduce::{Number, SumSquares, reduce};
+use ferromx_kernels::update::{Step, update_all};
+use smallvec::SmallVec;
+
+use super::family::{self, Rule, bound, clip, rule, slices};
+use super::several::{self, Layout, MAX_WEIGHTS, Several, several};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &LAMB_UPDATE_PHASE1,
+    &LAMB_UPDATE_PHASE2,
+    &MP_LAMB_UPDATE_PHASE1,
+    &MP_LAMB_UPDATE_PHASE2,
+    &MULTI_LAMB_UPDATE,
+    &MULTI_MP_LAMB_UPDATE,
+];
+
+/// All that the direction of a step depends on.
+pub(super) struct Direction {
+    beta1: f32,
+    beta2: f32,
+    epsilon: f32,
+    wd: f32,
+    rescale_grad: f32,
+    clip_gradient: f32,
+    /// The number of the step, from 1, where the means are corrected for their start at 0.
+    correction: Option<i64>,
+}
+
+impl Direction {
+    /// What a mean with this decay rate is divided by.
+    fn bias(&self, beta: f32) -> f64 {
+        self.correction.map_or(1.0, |t| 1.0 - pow(f64::from(beta), t as f64))
+    }
+}
+
+rule!(Lamb, Direction, states [mean, var],
+numbers |p| [
+    beta1 = p.beta1, beta2 = p.beta2, bias1 = p.bias(p.beta1), bias2 = p.bias(p.beta2), epsilon = p.epsilon, wd = p.wd,
+    rescale = p.rescale_grad, limit = bound(p.clip_gradient),
+],
+|weight, grad| {
+    let g = clip(rescale * grad, limit);
+    let mean = beta1 * mean + (C::ONE - beta1) * g;
+    let var = beta2 * var + (C::ONE - beta2) * g * g;
+    [(mean / bias1) / ((var / bias2).sqrt() + epsilon) + wd * weight, mean, var]
+});
+
+params! {
+    /// Parameters of `lamb_update_phase1` and `mp_lamb_update_phase1`.
+    pub struct LambPhase1Param {
+        /// The decay rate of the mean of gradients.
+        beta1: f32 = 0.9;
+        /// The decay rate of the mean of squares.
+        beta2: f32 = 0.999;
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-6;
+        /// The number of the step, from 1.
+        t: i32 = required;
+        /// Whether the means are corrected for their start at 0.
+        bias_correction: bool = true;
+        /// Weight decay: this multiple of the weight is added to the direction.
+        wd: f32 = required;
+        /// The gradient is multiplied by this first.
+        rescale_grad: f32 = 1.0;
+        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        clip_gradient: f32 = (-1.0);
+    }
+}
+
+impl LambPhase1Param {
+    fn direction(&self) -> Direction {
+        let LambPhase1Param { beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, .. } = *self;
+        let correction = self.bias_correction.then_some(i64::from(self.t));
+        Direction { beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, correction }
+    }
+}
+
+const PHASE1: &str = "The direction of a step of LAMB: with g = clip(rescale_grad * grad), mean = beta1 * mean + (1 - beta1) * g \
+    and var = beta2 * var + (1 - beta2) * g^2, the result is mean / (sqrt(var) + epsilon) + wd * weight, where mean and var are \
+    first divided by 1 - beta1^t and 1 - beta2^t if bias_correction is set (You et al., 2020).";
+
+pub static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
+    .doc(PHASE1)
+    .inputs(&[
+        arg("weight", "The weight."),
+        arg("grad", "Its gradient."),
+        arg("mean", "The mean of gradients."),
+        arg("var", "The mean of their squares."),
+    ])
+    .params::<LambPhase1Param>()
+    .mutates(&[2, 3])
+    .forward(|ctx, ins, outs| {
+        let numbers = Lamb::numbers(&ctx.params::<LambPhase1Param>().direction());
+        family::steps::<Lamb, 8, 3>(ctx, ins, outs, 1, |_| numbers)
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+pub static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
+    .doc("lamb_update_phase1 for a weight in half precision with a copy in single precision; the direction is in single precision.")
+    .inputs(&[
+        arg("weight", "The weight, of any floating-point type; it is not read."),
+        arg("grad", "Its gradient."),
+        arg("mean", "The mean of gradients, in single precision."),
+        arg("var", "The mean of their squares, in single precision."),
+        arg("weight32", "The weight in single precision."),
+    ])
+    .params::<LambPhase1Param>()
+    .dtype(|_, io| {
+        (2..5).try_for_each(|i| io.assign_in(i, DType::F32))?;
+        if let Some(d) = io.ins[0].or(io.ins[1]) {
+            io.assign_in(0, d)?;
+            io.assign_in(1, d)?;
+        }
+        io.assign_out(0, DType::F32)
+    })
+    .mutates(&[2, 3])
+    .forward(|ctx, ins, outs| {
+        let numbers = Lamb::numbers(&ctx.params::<LambPhase1Param>().direction()).map(|x| x as f32);
+        dispatch!(ins[1].dtype(), T in [f32, f64, half::f16] => {
+            let step = Step {
+                state: slices::<f32, 3>(outs)?,
+                origin: ins[4].slice()?,
+                rounded: &mut [] as &mut [f32],
+                inputs: [ins[1].slice::<T>()?],
+                params: numbers,
+            };
+            update_all([Ok(step)], Lamb::step::<f32>)
+        }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    })
+    .grad(Grad::Zero);
+
+params! {
+    /// Parameters of `lamb_update_phase2` and `mp_lamb_update_phase2`.
+    pub struct LambPhase2Param {
+        /// The learning rate.
+        lr: f32 = required;
+        /// The least norm of the weight that is used; not if it is negative.
+        lower_bound: f32 = (-1.0);
+        /// The largest norm of the weight that is used; not if it is negative.
+        upper_bound: f32 = (-1.0);
+    }
+}
+
+/// The factor of the direction: the norm of the weight, within its bounds, to that of the direction; 1 where one of them is 0.
+fn trust_ratio(weight_norm: f64, direction_norm: f64, lower_bound: f32, upper_bound: f32) -> f64 {
+    let mut norm = weight_norm;
+    if lower_bound >= 0.0 {
+        norm = norm.max(lower_bound.into());
+    }
+    if upper_bound >= 0.0 {
+        norm = norm.min(upper_bound.into());
+    }
+    if norm == 0.0 || direction_norm == 0.0 { 1.0 } else { norm / direction_norm }
+}
+
+/// The weight and the direction share a shape; the norms have one element.
+fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let mut common = io.outs[0].clone();
+    for _ in 0..2 {
+        for i in [0, 1, 4].into_iter().filter(|i| *i < io.ins.len()).collect::<SmallVec<[usize; 3]>>() {
+            io.assign_in(i, &common)?;
+            common = io.ins[i].clone();
+        }
+    }
+    (2..4).try_for_each(|i| io.assign_in(i, &Shape::new(&[1])))?;
+    io.assign_out(0, &common)
+}
+
+const PHASE2: &str = "A step of LAMB along the direction g of phase 1: weight - lr * r1 / r2 * g, where the norm r1 of the weight is \
+    first limited to [lower_bound, upper_bound] and r2 is the norm of g. Where a norm is 0, r1 / r2 is 1 (You et al., 2020).";
+
+const NORMS: [ArgDef; 2] =
+    [arg("r1", "The norm of the weight: one element."), arg("r2", "The norm of g: one element.")];
+
+pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
+    .doc(PHASE2)
+    .inputs(&[arg("weight", "The weight."), arg("g", "The direction of the step."), NORMS[0], NORMS[1]])
+    .params::<LambPhase2Param>()
+    .shape(phase2_shape)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<LambPhase2Param>();
+        dispatch!(ins[0].dtype(), T in [f32, f64, half::f16] => {
+            let norm = |i: usize| ins[i].slice::<T>().map(|x| f64::from(x[0]));
+            let lr = f64::from(p.lr) * trust_ratio(norm(2)?, norm(3)?, p.lower_bound, p.upper_bound);
+            let step = Step {
+                state: slices::<T, 1>(outs)?,
+                origin: if ins[0].shared_with().is_none() { ins[0].slice()? } else { &[] },
+                rounded: &mut [] as &mut [T],
+                inputs: [ins[1].slice::<T>()?],
+                params: <<T as Arith>::Lane as Real>::of(lr),
+            };
+            descend([Ok(step)])
+        }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
+    .doc("lamb_update_phase2 for a weight in half precision: it changes a copy in single precision, of which the output is the rounding.")
+    .inputs(&[
+        arg("weight", "The weight, of any floating-point type; it is not read."),
+        arg("g", "The direction of the step, in single precision."),
+        NORMS[0],
+        NORMS[1],
+        arg("weight32", "The weight in single precision."),
+    ])
+    .params::<LambPhase2Param>()
+    .shape(phase2_shape)
+    .dtype(|_, io| {
+        (1..5).try_for_each(|i| io.assign_in(i, DType::F32))?;
+        match io.ins[0].or(io.outs[0]) {
+            Some(d) => io.assign_in(0, d).and_then(|()| io.assign_out(0, d)),
+            None => Ok(()),
+        }
+    })
+    .mutates(&[4])
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<LambPhase2Param>();
+        let norm = |i: usize| ins[i].slice::<f32>().map(|x| f64::from(x[0]));
+        let lr = f64::from(p.lr) * trust_ratio(norm(2)?, norm(3)?, p.lower_bound, p.upper_bound);
+        let (weight, states) = outs.split_at_mut(1);
+        dispatch!(weight[0].dtype(), T in [f32, f64, half::f16] => {
+            let step = Step {
+                state: slices::<f32, 1>(states)?,
+                origin: &[],
+                rounded: weight[0].slice_mut::<T>()?,
+                inputs: [ins[1].slice::<f32>()?],
+                params: lr as f32,
+            };
+            descend([Ok(step)])
+        }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    })
+    .grad(Grad::Zero)
+    .inplace(&[(0, 0)]);
+
+/// `state - params * input` for every step.
+fn descend<'a, S, N, C>(steps: impl IntoIterator<Item = Result<Step<'a, S, S, N, C, 1, 1>>>) -> Result<()>
+where
+    S: Load<C> + Store<C>,
+    N: Store<C>,
+    C: Lane + Real,
+{
+    #[derive(Clone, Copy)]
+    struct Descend;
+    impl<C: Real> LaneFn<(C, [C; 1], [C; 1]), [C; 1]> for Descend {
+        #[inline(always)]
+        fn call(self, (lr, [weight], [direction]): (C, [C; 1], [C; 1])) -> [C; 1] {
+            [weight - lr * direction]
+        }
+    }
+    update_all(steps, Descend)
+}
+
+params! {
+    /// Parameters of `_multi_lamb_update` and `_multi_mp_lamb_update`.
+    pub struct MultiLambParam {
+        /// The learning rate of each weight.
+        learning_rates: Tuple<f32> = required;
+        /// The decay rate of the means of gradients.
+        beta1: f32 = 0.9;
+        /// The decay rate of the means of squares.
+        beta2: f32 = 0.999;
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-6;
+        /// The weight decay of each weight.
+        wds: Tuple<f32> = required;
+        /// The gradients are multiplied by this first.
+        rescale_grad: f32 = 1.0;
+        /// The least norm of a weight that is used; not if it is negative.
+        lower_bound: f32 = (-1.0);
+        /// The largest norm of a weight that is used; not if it is negative.
+        upper_bound: f32 = (-1.0);
+        /// The elements of the rescaled gradients are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        clip_gradient: f32 = (-1.0);
+        /// Whether the means are corrected for their start at 0.
+        bias_correction: bool = true;
+        /// The number of the step of each weight, from 1.
+        step_count: Shape = required;
+        /// The number of weights.
+        num_tensors: i32 = 1, where 1..=MAX_WEIGHTS as i32;
+    }
+}
+
+impl Several for MultiLambParam {
+    fn count(&self) -> usize {
+        self.num_tensors as usize
+    }
+
+    fn lists(&self) -> Vec<(&'static str, usize)> {
+        let steps = self.step_count.ndim().unwrap_or(0);
+        vec![("learning_rates", self.learning_rates.0.len()), ("wds", self.wds.0.len()), ("step_count", steps)]
+    }
+}
+
+impl MultiLambParam {
+    fn direction(&self, i: usize) -> Direction {
+        let MultiLambParam { beta1, beta2, epsilon, rescale_grad, clip_gradient, .. } = *self;
+        let correction = self.bias_correction.then(|| self.step_count.dim(i));
+        Direction { beta1, beta2, epsilon, wd: self.wds.0[i], rescale_grad, clip_gradient, correction }
+    }
+}
+
+/// What belongs to one weight.
+struct Weight<'a, S, G> {
+    weight: &'a mut [S],
+    mean: &'a mut [S],
+    var: &'a mut [S],
+    /// Gets the new weight in another type; may be without elements.
+    rounded: &'a mut [G],
+    grad: &'a [G],
+}
+
+/// Weights that are set out on the stack.
+type Weights<'a, S, G> = SmallVec<[Weight<'a, S, G>; 16]>;
+
+/// Takes both phases: the directions of all weights in one parallel loop, their norms, and all steps in another loop.
+fn lamb_all<S, G, C>(p: &MultiLambParam, weights: &mut Weights<'_, S, G>) -> Result<()>
+where
+    S: Plain + Load<C> + Store<C> + Load<f32>,
+    G: Load<C> + Store<C>,
+    C: Lane + Real + Number,
+    f64: Load<C> + Store<C>,
+{
+    let total = weights.iter().map(|w| w.weight.len()).sum();
+    with_scratch(total, |directions: &mut [S]| {
+        let mut rest = &mut *directions;
+        let steps = weights.iter_mut().enumerate().map(|(i, w)| {
+            let (direction, others) = std::mem::take(&mut rest).split_at_mut(w.weight.len());
+            rest = others;
+            Ok(Step {
+                state: [direction, &mut *w.mean, &mut *w.var],
+                origin: &*w.weight,
+                rounded: &mut [] as &mut [G],
+                inputs: [w.grad],
+                params: Lamb::numbers(&p.direction(i)).map(<C as Real>::of),
+            })
+        });
+        update_all(steps, Lamb::step::<C>)?;
+        let mut rest = &*directions;
+        descend(weights.iter_mut().enumerate().map(|(i, w)| {
+            let (direction, others) = rest.split_at(w.weight.len());
+            rest = others;
+            let ratio = trust_ratio(norm::<S, C>(w.weight), norm::<S, C>(direction), p.lower_bound, p.upper_bound);
+            Ok(Step {
+                state: [&mut *w.weight],
+                origin: &[],
+                rounded: &mut *w.rounded,
+                inputs: [direction],
+                params: <C as Real>::of(f64::from(p.learning_rates.0[i]) * ratio),
+            })
+        }))
+    })
+}
+
+/// The Euclidean norm.
+fn norm<S: Load<C>, C: Lane + Number>(x: &[S]) -> f64
+where
+    f64: Load<C> + Store<C>,
+{
+    let mut sum = [0.0];
+    reduce::<SumSquares, S, f64, C>(x, &[x.len()], &[0], &mut sum);
+    sum[0].sqrt()
+}
+
+fn multi(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<MultiLambParam>();
+    dispatch!(ins[0].dtype(), T in [f32, half::f16] => {
+        lamb_all::<T, T, f32>(p, &mut full::<T>(ins, outs, p.count())?)
+    }, d => dispatch!(d, T in [f64] => {
+        lamb_all::<T, T, f64>(p, &mut full::<T>(ins, outs, p.count())?)
+    }, d => Err(ctx.unsupported(d, DType::FLOATS))))
+}
+
+fn multi_mixed(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<MultiLambParam>();
+    dispatch!(ins[0].dtype(), T in [f32, f64, half::f16] => {
+        lamb_all::<f32, T, f32>(p, &mut mixed::<T>(ins, outs, p.count())?)
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// The weights are in the outputs.
+fn full<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -> Result<Weights<'a, T, T>> {
+    let (weights, states) = outs.split_at_mut(count);
+    let mut all = Weights::new();
+    for ((ins, out), states) in
+        ins.chunks(4).zip(weights).zip(states.chunks_mut(2)).filter(|((_, out), _)| out.wanted())
+    {
+        let weight = out.slice_mut::<T>()?;
+        if ins[0].shared_with().is_none() {
+            weight.copy_from_slice(ins[0].slice()?);
+        }
+        let [mean, var] = slices(states)?;
+        all.push(Weight { weight, mean, var, rounded: &mut [], grad: ins[1].slice()? });
+    }
+    Ok(all)
+}
+
+/// The weights are the last states.
+fn mixed<'a, T: Element>(ins: &[In<'a>], outs: &'a mut [Out<'_>], count: usize) -> Result<Weights<'a, f32, T>> {
+    let (weights, states) = outs.split_at_mut(count);
+    let mut all = Weights::new();
+    for ((ins, out), states) in ins.chunks(5).zip(weights).zip(states.chunks_mut(3)) {
+        let [mean, var, weight] = slices(states)?;
+        let rounded = if out.wanted() { out.slice_mut()? } else { &mut [] };
+        all.push(Weight { weight, mean, var, rounded, grad: ins[1].slice()? });
+    }
+    Ok(all)
+}
+
+several!(MULTI_LAMB_UPDATE: "_multi_lamb_update",
+    "Both phases of LAMB for several weights in one call; the norms are computed here. See lamb_update_phase1 and \
+     lamb_update_phase2.",
+    MultiLambParam, each ["weight", "grad", "mean", "var"], shared [], mixed false, shape shape, forward multi);
+
+several!(MULTI_MP_LAMB_UPDATE: "_multi_mp_lamb_update",
+    "_multi_lamb_update for weights in half precision, each with a copy in single precision that is changed and rounded.",
+    MultiLambParam, each ["weight", "grad", "mean", "var", "weight32"], shared [], mixed true, shape shape,
+    forward multi_mixed);

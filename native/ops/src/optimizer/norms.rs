@@ -1,0 +1,178 @@
+//! What large-batch training and mixed precision ask of all gradients at once: sums of squares, learning rates by layer, whether
+//! everything is finite, zeros.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::{DTypeIo, same_dtype};
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, params};
+use ferromx_kernels::check::all_finite;
+use ferromx_kernels::reduce::{SumSquares, reduce};
+
+use super::several::places;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&MULTI_SUM_SQ, &MULTI_LARS, &ALL_FINITE, &MULTI_ALL_FINITE, &RESET_ARRAYS];
+
+const ARRAYS: &[ArgDef] =
+    &[ArgDef { name: "data", doc: "The arrays, of any shapes.", type_string: "NDArray-or-Symbol[]" }];
+
+/// `array_0`, `array_1`, ...
+fn array_names(n: i32) -> Vec<String> {
+    (0..n).map(|i| format!("array_{i}")).collect()
+}
+
+params! {
+    /// Parameters of `multi_sum_sq` and `reset_arrays`.
+    pub struct ArraysParam {
+        /// The number of arrays.
+        num_arrays: i32 = required, where 1..=MAX_ARRAYS as i32;
+    }
+}
+
+/// The most arrays that one call takes.
+const MAX_ARRAYS: usize = 4096;
+
+pub static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
+    .doc("The sum of the squared elements of each of several arrays of one floating-point type; a vector of type float32.")
+    .inputs(ARRAYS)
+    .params::<ArraysParam>()
+    .num_inputs_by(|p| p.get::<ArraysParam>().num_arrays as usize)
+    .input_names_by(|p| array_names(p.get::<ArraysParam>().num_arrays))
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[io.ins.len() as i64])))
+    .dtype(verdict_dtype)
+    .forward(|ctx, ins, outs| {
+        let sums = outs[0].slice_mut::<f32>()?;
+        dispatch!(ins[0].dtype(), T in [f32, half::f16] => {
+            for (x, sum) in ins.iter().zip(sums.chunks_mut(1)) {
+                reduce::<SumSquares, T, f32, f32>(x.slice()?, &[x.len()], &[0], sum);
+            }
+            Ok(())
+        }, d => dispatch!(d, T in [f64] => {
+            for (x, sum) in ins.iter().zip(sums.chunks_mut(1)) {
+                reduce::<SumSquares, T, f32, f64>(x.slice()?, &[x.len()], &[0], sum);
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, DType::FLOATS))))
+    })
+    .grad(Grad::Zero);
+
+/// All inputs share a type, the result is in single precision.
+fn verdict_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    io.assign_out(0, DType::F32)?;
+    same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut [] })
+}
+
+params! {
+    /// Parameters of `multi_lars`.
+    pub struct LarsParam {
+        /// The trust coefficient: how large a step is, relative to the weight.
+        eta: f32 = required;
+        /// Keeps the divisor away from 0.
+        eps: f32 = required;
+        /// The factor by which the gradients will be multiplied.
+        rescale_grad: f32 = 1.0;
+    }
+}
+
+pub static MULTI_LARS: OpDef = OpDef::new("multi_lars")
+    .doc(
+        "Learning rates by layer: lr * eta * |w| / (rescale_grad * |g| + wd * |w| + eps) for each weight w with gradient g, and lr \
+         itself where |w| or |g| is 0. All arrays are vectors of type float32 with an element for each weight (You et al., Large \
+         Batch Training of Convolutional Networks, 2017).",
+    )
+    .inputs(&[
+        arg("lrs", "The learning rates."),
+        arg("weights_sum_sq", "The sums of squares of the weights, as of multi_sum_sq."),
+        arg("grads_sum_sq", "The sums of squares of the gradients."),
+        arg("wds", "The weight decays."),
+    ])
+    .params::<LarsParam>()
+    .forward(|ctx, ins, outs| {
+        let LarsParam { eta, eps, rescale_grad } = *ctx.params::<LarsParam>();
+        if ins[0].dtype() != DType::F32 {
+            return Err(ctx.unsupported(ins[0].dtype(), &[DType::F32]));
+        }
+        let (lrs, weights) = (ins[0].slice::<f32>()?, ins[1].slice::<f32>()?);
+        let (grads, wds) = (ins[2].slice::<f32>()?, ins[3].slice::<f32>()?);
+        for (i, out) in outs[0].slice_mut::<f32>()?.iter_mut().enumerate() {
+            let (w, g) = (weights[i].sqrt(), grads[i].sqrt());
+            let ratio = eta * w / (g * rescale_grad + wds[i] * w + eps);
+            *out = if w > 0.0 && g > 0.0 { lrs[i] * ratio } else { lrs[i] };
+        }
+        Ok(())
+    })
+    .grad(Grad::Zero);
+
+params! {
+    /// Parameters of `all_finite`.
+    pub struct AllFiniteParam {
+        /// Whether the output starts as 1; if not, it stays 0 where it was 0 before.
+        init_output: bool = true;
+    }
+}
+
+params! {
+    /// Parameters of `multi_all_finite`.
+    pub struct MultiAllFiniteParam {
+        /// The number of arrays.
+        num_arrays: i32 = 1, where 1..=MAX_ARRAYS as i32;
+        /// Whether the output starts as 1; if not, it stays 0 where it was 0 before.
+        init_output: bool = true;
+    }
+}
+
+/// Writes 1 where all elements of all inputs are finite, else 0.
+fn finite(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], start: bool) -> Result<()> {
+    let verdict = outs[0].slice_mut::<f32>()?;
+    let mut so_far = start || verdict[0] != 0.0;
+    for x in ins {
+        so_far &= dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
+            Ok(all_finite(x.slice::<T>()?))
+        }, d => Err(ctx.unsupported(d, DType::FLOATS)))?;
+    }
+    verdict[0] = f32::from(u8::from(so_far));
+    Ok(())
+}
+
+pub static ALL_FINITE: OpDef = OpDef::new("all_finite")
+    .doc("1 if no element of an array is infinite or NaN, else 0; one element of type float32.")
+    .inputs(&[ArgDef { name: "data", doc: "The array, of a floating-point type.", type_string: "NDArray" }])
+    .params::<AllFiniteParam>()
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
+    .dtype(verdict_dtype)
+    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output))
+    .grad(Grad::Zero);
+
+pub static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
+    .doc("1 if no element of any of several arrays is infinite or NaN, else 0; one element of type float32.")
+    .inputs(ARRAYS)
+    .params::<MultiAllFiniteParam>()
+    .num_inputs_by(|p| p.get::<MultiAllFiniteParam>().num_arrays as usize)
+    .input_names_by(|p| array_names(p.get::<MultiAllFiniteParam>().num_arrays))
+    .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
+    .dtype(|_, io| io.assign_out(0, DType::F32))
+    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output))
+    .grad(Grad::Zero);
+
+pub static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
+    .doc("Sets all elements of several arrays, of any types, to 0. There is no output.")
+    .inputs(ARRAYS)
+    .params::<ArraysParam>()
+    .num_inputs_by(|p| p.get::<ArraysParam>().num_arrays as usize)
+    .input_names_by(|p| array_names(p.get::<ArraysParam>().num_arrays))
+    .outputs(|_| 0)
+    .shape(|_, _| Ok(()))
+    .dtype(|_, _| Ok(()))
+    .mutates(&const { places::<MAX_ARRAYS>() })
+    .forward(|_, _, outs| {
+        outs.iter_mut().try_for_each(|out| {
+            out.bytes_mut()?.fill(0);
+            Ok(())
+        })
+    })
+    .grad(Grad::Zero);

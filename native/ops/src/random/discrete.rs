@@ -1,0 +1,260 @@
+//! Choices: classes by their probabilities, classes without repetition, orders of rows.
+
+use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{ClassDType, Params};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::index::gather;
+use ferromx_kernels::math;
+use ferromx_kernels::par::parallel_rows2;
+use ferromx_kernels::rng::{Draws, Philox};
+
+use crate::shape::moves::{by_size, source, target};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SAMPLE_MULTINOMIAL, &SAMPLE_UNIQUE_ZIPFIAN, &SHUFFLE];
+
+params! {
+    /// Parameters of `_sample_multinomial`.
+    pub struct MultinomialParam {
+        /// The shape of what is drawn from each row of probabilities; one class by default.
+        shape: Shape = (Shape::new(&[]));
+        /// Whether a second result has the logarithms of the drawn classes' probabilities, through which gradients flow.
+        get_prob: bool = false;
+        /// The element type of the classes.
+        dtype: ClassDType = (ClassDType(DType::I32));
+    }
+}
+
+pub static SAMPLE_MULTINOMIAL: OpDef = OpDef::new("_sample_multinomial")
+    .aliases(&["sample_multinomial"])
+    .doc(
+        "Draws classes: data of shape (..., k) has the probabilities of k classes in each row, which sum to 1, and the result of shape \
+         (..., shape) has class numbers from 0. With get_prob a second result has log(data[..., class]), whose gradient with respect \
+         to data is 1 / probability, as policy gradients need it.",
+    )
+    .inputs(&[arg("data", "Rows of probabilities.")])
+    .params::<MultinomialParam>()
+    .outputs(|p| if p.get::<MultinomialParam>().get_prob { 2 } else { 1 })
+    .shape(multinomial_shape)
+    .dtype(|p, io| {
+        io.assign_out(0, p.get::<MultinomialParam>().dtype.0)?;
+        match (io.ins[0], io.outs.len()) {
+            (Some(d), 2) => io.assign_out(1, d),
+            _ => Ok(()),
+        }
+    })
+    .forward(multinomial)
+    .grad(Grad::Kernel(
+        Backward::new(multinomial_backward).inputs(Deps::Some(&[0])).outputs(Deps::Some(&[0])),
+        None,
+    ))
+    .random();
+
+fn multinomial_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    ensure!(rank > 0, "the probabilities need one axis or more");
+    let shape = &p.get::<MultinomialParam>().shape;
+    let mut out: Dims = io.ins[0].dims()[..rank - 1].into();
+    out.extend_from_slice(shape.dims());
+    if out.is_empty() {
+        out.push(1);
+    }
+    let out = Shape::from(out);
+    (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
+}
+
+/// The first class up to which the probabilities exceed a number; the last one that is possible if none does.
+fn class_of(sums: &[f64], u: f64) -> usize {
+    let class = sums.partition_point(|s| *s <= u);
+    if class < sums.len() { class } else { sums.partition_point(|s| *s < sums[sums.len() - 1]) }
+}
+
+fn multinomial(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let rank = ins[0].shape().dims().len();
+    let k = ins[0].shape().dim(rank - 1).max(0) as usize;
+    ensure!(k > 0 || outs[0].is_empty(), "there are no classes to draw from: data has shape {}", ins[0].shape());
+    let key = ctx.random.next_key();
+    let random = Philox::new(key.seed, key.stream);
+    let rows = ins[0].len().checked_div(k).unwrap_or(0);
+    let block = outs[0].len().checked_div(rows).unwrap_or(0).max(1);
+    let (classes, logs) = outs.split_at_mut(1);
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        let p = ins[0].slice::<T>()?;
+        let mut sums = Vec::with_capacity(p.len());
+        for row in p.chunks_exact(k.max(1)) {
+            let mut sum = 0.0;
+            sums.extend(row.iter().map(|p| { sum += p.to_f64(); sum }));
+        }
+        let draw = |i: usize, draws: &mut Draws| class_of(&sums[i / block * k..(i / block + 1) * k], draws.uniform());
+        if let Some(logs) = logs.first_mut().filter(|logs| logs.wanted()) {
+            random.fill_with(logs.slice_mut::<T>()?, |i, draws| math::log(p[i / block * k + draw(i, draws)].to_f64()));
+        }
+        dispatch!(classes[0].dtype(), U in [i32, u8, f32, f64, f16] => {
+            random.fill_with(classes[0].slice_mut::<U>()?, |i, draws| draw(i, draws) as f64);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, &[DType::I32, DType::U8, DType::F32, DType::F64, DType::F16])))
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// Inputs: gradients of the classes (without meaning) and of the logarithms, where there are any, the probabilities, the
+/// classes.
+fn multinomial_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    outs[0].bytes_mut()?.fill(0);
+    let [_, grad, data, classes] = ins else { return Ok(()) };
+    let k = data.shape().dim(data.shape().dims().len() - 1).max(1) as usize;
+    let block = classes.len().checked_div(data.len() / k).unwrap_or(0).max(1);
+    dispatch!(data.dtype(), T in [f32, f64, f16] => {
+        let (p, grad, out) = (data.slice::<T>()?, grad.slice::<T>()?, outs[0].slice_mut::<T>()?);
+        dispatch!(classes.dtype(), U in [i32, u8, f32, f64, f16] => {
+            for (i, class) in classes.slice::<U>()?.iter().enumerate() {
+                let at = i / block * k + class.to_f64() as usize;
+                out[at] = T::from_f64(out[at].to_f64() + grad[i].to_f64() / p[at].to_f64());
+            }
+            Ok(())
+        }, d => Err(ctx.unsupported(d, &[DType::I32, DType::U8, DType::F32, DType::F64, DType::F16])))
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+params! {
+    /// Parameters of `_sample_unique_zipfian`.
+    pub struct ZipfianParam {
+        /// The number of classes.
+        range_max: i32 = required, where 1..=i32::MAX;
+        /// The shape (rows, classes drawn for each row).
+        shape: Shape = (Shape::unknown());
+    }
+}
+
+pub static SAMPLE_UNIQUE_ZIPFIAN: OpDef = OpDef::new("_sample_unique_zipfian")
+    .doc(
+        "Draws classes without repetition within a row: class c of 0 to range_max - 1 has the probability \
+         log((c + 2) / (c + 1)) / log(range_max + 1). The first result has the classes, of type int64; the second has the number of \
+         draws that each row took, repetitions included.",
+    )
+    .inputs(&[])
+    .params::<ZipfianParam>()
+    .outputs(|_| 2)
+    .shape(|p, io| {
+        let p = p.get::<ZipfianParam>();
+        ensure!(p.shape.ndim() == Some(2), "shape must be (rows, classes for each row), not {}", p.shape);
+        ensure!(
+            p.shape.dim(1) <= p.range_max.into(),
+            "{} different classes cannot be drawn from {}",
+            p.shape.dim(1),
+            p.range_max
+        );
+        io.assign_out(0, &p.shape)?;
+        io.assign_out(1, &Shape::new(&[p.shape.dim(0)]))
+    })
+    .dtype(|_, io| (0..2).try_for_each(|k| io.assign_out(k, DType::I64)))
+    .forward(|ctx, _, outs| {
+        let p = ctx.params::<ZipfianParam>();
+        let (width, logarithm) = (p.shape.dim(1).max(0) as usize, math::log1p(f64::from(p.range_max)));
+        let key = ctx.random.next_key();
+        let random = Philox::new(key.seed, key.stream);
+        let (classes, tries) = outs.split_at_mut(1);
+        parallel_rows2((classes[0].slice_mut::<i64>()?, width), (tries[0].slice_mut::<i64>()?, 1), 1, |row, classes, tries| {
+            let mut draws = random.draws(row as u64);
+            let mut seen = std::collections::HashSet::with_capacity(width);
+            tries[0] = 0;
+            for class in classes {
+                loop {
+                    tries[0] += 1;
+                    let drawn = math::expm1(draws.uniform() * logarithm) as i64;
+                    *class = drawn.min(i64::from(p.range_max) - 1);
+                    if seen.insert(*class) {
+                        break;
+                    }
+                }
+            }
+        });
+        Ok(())
+    })
+    .grad(Grad::Zero)
+    .random();
+
+pub static SHUFFLE: OpDef = OpDef::new("_shuffle")
+    .aliases(&["_npi_shuffle", "shuffle"])
+    .doc("The rows, along the first axis, in a random order; all orders are equally likely.")
+    .inputs(&[arg("data", "The array, of one axis or more.")])
+    .forward(|ctx, ins, outs| {
+        let n = ins[0].shape().dims().first().map_or(1, |n| *n as usize);
+        let key = ctx.random.next_key();
+        let order = Philox::new(key.seed, key.stream).permutation(n);
+        let inner = ins[0].len().checked_div(n).unwrap_or(0);
+        by_size!(ins[0].dtype(), |T| {
+            gather(source::<T>(&ins[0])?, (1, n, inner), &order, target::<T>(&mut outs[0])?);
+        });
+        Ok(())
+    })
+    .grad(Grad::Zero)
+    .random();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn classes_are_drawn_by_their_probabilities() {
+        let p = array(&[0.1f32, 0.0, 0.6, 0.3, 0.0, 1.0, 0.0, 0.0], &[2, 4]);
+        let case = Case::new(&SAMPLE_MULTINOMIAL, &[("shape", "20000"), ("get_prob", "True")]);
+        let outs = case.run(&[p]).unwrap();
+        let (classes, logs) = (outs[0].to_vec::<i32>().unwrap(), outs[1].to_vec::<f32>().unwrap());
+        let share = |row: usize, class: i32| {
+            classes[row * 20_000..(row + 1) * 20_000].iter().filter(|c| **c == class).count() as f64 / 20_000.0
+        };
+        // Five standard deviations of the shares.
+        for (class, want) in [(0, 0.1), (1, 0.0), (2, 0.6), (3, 0.3)] {
+            assert!((share(0, class) - want).abs() < 5.0 * (0.25f64 / 20_000.0).sqrt(), "class {class}");
+        }
+        assert_eq!(share(1, 1), 1.0);
+        let want = [0.1f32, 0.0, 0.6, 0.3].map(f32::ln);
+        assert!(classes.iter().zip(&logs).take(20_000).all(|(c, l)| (l - want[*c as usize]).abs() < 1e-6));
+    }
+
+    #[test]
+    fn gradients_of_logarithms_go_to_the_drawn_classes() {
+        let p = array(&[0.25f64, 0.75, 1.0, 0.0], &[2, 2]);
+        let case = Case::new(&SAMPLE_MULTINOMIAL, &[("shape", "8"), ("get_prob", "True")]);
+        let classes = case.run(&[p.clone()]).unwrap()[0].to_vec::<i32>().unwrap();
+        let grads = case.backward(&[p], &[array(&[0i32; 16], &[2, 8]), array(&[1.0f64; 16], &[2, 8])]).unwrap();
+        let count = classes[..8].iter().filter(|c| **c == 0).count() as f64;
+        close(&grads[0].to_vec::<f64>().unwrap(), &[count / 0.25, (8.0 - count) / 0.75, 8.0, 0.0], 1e-12);
+    }
+
+    #[test]
+    fn zipfian_classes_do_not_repeat() {
+        let case = Case::new(&SAMPLE_UNIQUE_ZIPFIAN, &[("range_max", "50"), ("shape", "(2000, 5)")]);
+        let outs = case.run(&[]).unwrap();
+        let (classes, tries) = (outs[0].to_vec::<i64>().unwrap(), outs[1].to_vec::<i64>().unwrap());
+        let mut first = 0;
+        for (row, tries) in classes.chunks(5).zip(&tries) {
+            let mut sorted = row.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert!(sorted.len() == 5 && sorted[0] >= 0 && sorted[4] < 50 && *tries >= 5);
+            first += i64::from(row[0] == 0);
+        }
+        // The first draw of a row is not affected by others: class 0 has probability log 2 / log 51.
+        let share = first as f64 / 2000.0;
+        assert!((share - 2f64.ln() / 51f64.ln()).abs() < 0.05, "{share}");
+        assert!(Case::new(&SAMPLE_UNIQUE_ZIPFIAN, &[("range_max", "3"), ("shape", "(1, 4)")]).run(&[]).is_err());
+    }
+
+    #[test]
+    fn shuffled_rows_stay_whole() {
+        let x: Vec<i32> = (0..300).collect();
+        let y = Case::new(&SHUFFLE, &[]).run1(&[array(&x, &[100, 3])]).unwrap().to_vec::<i32>().unwrap();
+        assert!(y.chunks(3).all(|row| row[0] % 3 == 0 && row[1] == row[0] + 1 && row[2] == row[0] + 2));
+        let mut sorted = y.clone();
+        sorted.sort_unstable();
+        assert!(sorted == x && y != x);
+    }
+}

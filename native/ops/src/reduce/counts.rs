@@ -1,0 +1,208 @@
+//! Histograms, and whether two arrays are alike.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::{DTypeIo, ShapeIo, same_dtype, same_shape};
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::{ParamValue, Params, Tuple};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::histogram::histogram;
+use ferromx_kernels::par::parallel_ranges;
+
+use crate::elemwise::family::NUMERIC;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&HISTOGRAM, &ALLCLOSE];
+
+/// Two numbers, or none; the metadata has no name for this type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ends(Option<(f64, f64)>);
+
+impl ParamValue for Ends {
+    fn type_name() -> Cow<'static, str> {
+        "".into()
+    }
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        if text == "None" {
+            return Ok(Ends(None));
+        }
+        match Tuple::<f64>::parse(text)?.0[..] {
+            [low, high] => Ok(Ends(Some((low, high)))),
+            _ => Err(format!("'{text}' is no pair (lowest, highest)")),
+        }
+    }
+    fn print(&self) -> String {
+        self.0.map_or("None".into(), |(low, high)| Tuple(vec![low, high]).print())
+    }
+}
+
+params! {
+    /// Parameters of `_histogram`.
+    pub struct HistogramParam {
+        /// The number of equally long ranges between the ends of `range`; without it the edges of the ranges are an input.
+        bin_cnt: Option<i32> = None;
+        /// The start of the first range and the end of the last, where bin_cnt is given.
+        range: Ends = (Ends(None));
+    }
+}
+
+impl HistogramParam {
+    /// The number of ranges and their ends, where they are parameters.
+    fn ends(&self) -> Result<Option<(i32, f64, f64)>> {
+        let Some(count) = self.bin_cnt else { return Ok(None) };
+        ensure!(count > 0, "bin_cnt must be positive, not {count}");
+        match self.range.0 {
+            Some((low, high)) => {
+                ensure!(low < high, "range=({low}, {high}): the first number must be less than the second");
+                Ok(Some((count, low, high)))
+            }
+            None => Err(ferromx_core::error::Error::Param("bin_cnt needs range=(lowest, highest)".into())),
+        }
+    }
+}
+
+pub static HISTOGRAM: OpDef = OpDef::new("_histogram")
+    .aliases(&["_npi_histogram"])
+    .doc(
+        "Counts elements by ranges of their values. The first result has the counts, of type int64: count i is the number of elements \
+         from edge i to below edge i + 1, where the last range includes its end. The second result has the edges. The ranges are \
+         given by their increasing edges, or by their number bin_cnt and the range that they divide.",
+    )
+    .inputs(&[
+        arg("data", "The elements, in any shape."),
+        arg("bins", "The edges of the ranges, increasing, of the type of data; absent where bin_cnt is given."),
+    ])
+    .params::<HistogramParam>()
+    .num_inputs_by(|p| if p.get::<HistogramParam>().bin_cnt.is_some() { 1 } else { 2 })
+    .outputs(|_| 2)
+    .shape(histogram_shape)
+    .dtype(|p, io| {
+        io.assign_out(0, DType::I64)?;
+        same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut io.outs[1..] })
+    })
+    .forward(count)
+    .grad(Grad::Zero);
+
+fn histogram_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let edges = match p.get::<HistogramParam>().ends()? {
+        Some((count, ..)) => i64::from(count) + 1,
+        None if !io.ins[1].is_known() => return Ok(()),
+        None => {
+            let edges = io.ins[1].num_elements();
+            ensure!(
+                io.ins[1].ndim() == Some(1) && edges >= 2,
+                "bins must be a vector of two edges or more, not {}",
+                io.ins[1]
+            );
+            edges as i64
+        }
+    };
+    io.assign_out(0, &Shape::new(&[edges - 1]))?;
+    io.assign_out(1, &Shape::new(&[edges]))
+}
+
+fn count(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let ends = ctx.params::<HistogramParam>().ends()?;
+    let (counts, own_edges) = outs.split_at_mut(1);
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
+        let edges: Vec<f64> = match ends {
+            Some((n, low, high)) => (0..=n).map(|i| if i == n { high } else { low + f64::from(i) * (high - low) / f64::from(n) }).collect(),
+            None => ins[1].slice::<T>()?.iter().map(|e| e.to_f64()).collect(),
+        };
+        ensure!(edges.windows(2).all(|e| e[0] <= e[1]), "the edges of the ranges must increase");
+        if own_edges[0].wanted() {
+            own_edges[0].slice_mut::<T>()?.iter_mut().zip(&edges).for_each(|(y, e)| *y = T::from_f64(*e));
+        }
+        if counts[0].wanted() {
+            let counts = counts[0].slice_mut::<i64>()?;
+            counts.fill(0);
+            histogram(ins[0].slice::<T>()?, &edges, ends.is_some(), counts);
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+params! {
+    /// Parameters of `_contrib_allclose`.
+    pub struct AllCloseParam {
+        /// The difference that is allowed, relative to the magnitude of b.
+        rtol: f32 = 1e-5;
+        /// The difference that is allowed everywhere.
+        atol: f32 = 1e-8;
+        /// Whether a NaN is like another NaN.
+        equal_nan: bool = true;
+    }
+}
+
+pub static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
+    .doc(
+        "1 if |a - b| <= atol + rtol * |b| for all elements, else 0; a number of type uint8. An infinity is like itself only; a NaN is \
+         like a NaN where equal_nan is set.",
+    )
+    .inputs(&[arg("a", "The first array."), arg("b", "The second array, of the same shape and type.")])
+    .params::<AllCloseParam>()
+    .shape(|p, io| {
+        same_shape(p, &mut ShapeIo { ins: io.ins, outs: &mut [] })?;
+        io.assign_out(0, &Shape::new(&[]))
+    })
+    .dtype(|p, io| {
+        same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut [] })?;
+        io.assign_out(0, DType::U8)
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<AllCloseParam>();
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
+            outs[0].slice_mut::<u8>()?.fill(u8::from(all_close(p, ins[0].slice::<T>()?, ins[1].slice::<T>()?)));
+            Ok(())
+        }, d => Err(ctx.unsupported(d, NUMERIC)))
+    })
+    .grad(Grad::Zero);
+
+/// Elements of one parallel chunk.
+const GRAIN: usize = 1 << 15;
+
+fn all_close<T: Element>(p: &AllCloseParam, a: &[T], b: &[T]) -> bool {
+    let (rtol, atol) = (f64::from(p.rtol), f64::from(p.atol));
+    let alike = |(a, b): (&T, &T)| {
+        let (a, b) = (a.to_f64(), b.to_f64());
+        a == b || a.is_nan() && b.is_nan() && p.equal_nan || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite()
+    };
+    let all = AtomicBool::new(true);
+    parallel_ranges(a.len(), GRAIN, |range| {
+        if all.load(Ordering::Relaxed) && !a[range.clone()].iter().zip(&b[range]).all(alike) {
+            all.store(false, Ordering::Relaxed);
+        }
+    });
+    all.into_inner()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, vector};
+
+    #[test]
+    fn infinities_are_like_themselves_only() {
+        let like = |a: &[f64], b: &[f64]| {
+            let y = Case::new(&ALLCLOSE, &[]).run1(&[vector(DType::F32, a), vector(DType::F32, b)]).unwrap();
+            y.to_vec::<u8>().unwrap() == [1]
+        };
+        let inf = f64::INFINITY;
+        assert!(like(&[1.0, inf, f64::NAN], &[1.000001, inf, f64::NAN]));
+        assert!(!like(&[inf], &[-inf]) && !like(&[1.0], &[inf]) && !like(&[inf], &[1.0]) && !like(&[1.0], &[1.1]));
+    }
+
+    #[test]
+    fn ranges_are_checked() {
+        let error =
+            |attrs: &[(&str, &str)]| Case::new(&HISTOGRAM, attrs).shapes(&[Shape::new(&[3])]).unwrap_err().to_string();
+        assert!(error(&[("bin_cnt", "3")]).contains("range"));
+        assert!(error(&[("bin_cnt", "3"), ("range", "(2, 1)")]).contains("less than"));
+    }
+}
