@@ -2,8 +2,8 @@
 
 mod diagonals;
 mod dot;
-mod khatri_rao;
 mod factor;
+mod khatri_rao;
 mod matrices;
 pub mod product;
 mod products;

@@ -2,8 +2,8 @@
 
 mod arg;
 pub(crate) mod axes;
-mod moments;
 mod counts;
+mod moments;
 mod norm;
 pub(crate) mod sums;
 
