@@ -1,5 +1,6 @@
 //! Products of matrices in single and double precision, with all that BLAS lets one choose.
 
+use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph};
 use ferromx_core::infer::ShapeIo;
@@ -105,10 +106,7 @@ impl Spec {
     }
 
     /// C = alpha op(A) op(B) + beta C for all matrices.
-    fn run<T: Scalar>(&self, a: &In<'_>, b: &In<'_>, beta: T, c: &mut Out<'_>) -> Result<()>
-    where
-        T: ferromx_core::dtype::Element,
-    {
+    fn run<T: Scalar + Element>(&self, a: &In<'_>, b: &In<'_>, beta: T, c: &mut Out<'_>) -> Result<()> {
         let alpha = T::from(self.alpha).unwrap_or(T::one());
         let dims = [a.shape().to_usize(), b.shape().to_usize(), c.shape().to_usize()];
         let row = self.row_axis(dims[0].len())?;
