@@ -185,6 +185,7 @@ LIMITS = re.compile(
     "|fully connected layer is currently|Unsupported type|could not create|MKLDNN doesn't support|non-differentiable"
     "|(must have specified|Index) type|is not specified|index = -\\d+ must be in range"
     "|Currently 'same' supports|Shape dim size must be known"
+    "|AddTo is not supported"
     "|Too many reduction|data type do not match specified|delay_alloc|Shape size mismatch"
     "|Unsupported data type|Only 1D or 2D|Other DTypes are not|Only FP32 is supported|Not implmented"
 )

@@ -28,6 +28,7 @@ pub mod resize;
 pub mod rng;
 pub mod roi_pool;
 pub mod sampler;
+pub mod rnn;
 pub mod scan;
 pub mod sequence;
 pub mod simd;

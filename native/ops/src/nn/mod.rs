@@ -18,6 +18,7 @@ mod pooling;
 mod regression;
 mod row_norm;
 mod sequence;
+mod rnn;
 mod softmax;
 mod softmax_output;
 mod sparse_reg;
@@ -52,6 +53,7 @@ pub static OPS: &[&OpDef] = &[
     &sequence::SEQUENCE_LAST,
     &sequence::SEQUENCE_MASK,
     &sequence::SEQUENCE_REVERSE,
+    &rnn::RNN,
     &softmax_output::SOFTMAX_OUTPUT,
     &sparse_reg::IDENTITY_ATTACH_KL_SPARSE_REG,
     &svm_output::SVM_OUTPUT,

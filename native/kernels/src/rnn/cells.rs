@@ -1,0 +1,226 @@
+//! One pass over the gates of one sequence at one step, forwards and backwards.
+
+use super::{Clip, Element};
+use crate::math::{sigmoid, tanh};
+use crate::simd::per_isa;
+
+per_isa! {
+    /// `h = f(h)` for the plain units.
+    pub(super) fn plain_forward<T: Element>(relu: bool, row: &mut [T], out: &mut [T]) {
+        let n = row.len();
+        let out = &mut out[..n];
+        if relu {
+            for j in 0..n {
+                row[j] = if row[j] < T::ZERO { T::ZERO } else { row[j] };
+                out[j] = row[j];
+            }
+        } else {
+            for j in 0..n {
+                row[j] = tanh(row[j]);
+                out[j] = row[j];
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// The gradient of [`plain_forward`] from its result; `dh` is that of the output, and zero afterwards.
+    pub(super) fn plain_backward<T: Element>(relu: bool, h: &[T], dgates: &mut [T], dh: &mut [T]) {
+        let n = dgates.len();
+        let (h, dh) = (&h[..n], &mut dh[..n]);
+        for j in 0..n {
+            let slope = if relu { if h[j] > T::ZERO { T::ONE } else { T::ZERO } } else { T::ONE - h[j] * h[j] };
+            dgates[j] = dh[j] * slope;
+            dh[j] = T::ZERO;
+        }
+    }
+}
+
+/// The limit of a cell state.
+#[inline(always)]
+fn limit<T: Element>(c: T, min: T, max: T, nan: bool) -> T {
+    let low = if c < min || (nan && c != c) { min } else { c };
+    if low > max { max } else { low }
+}
+
+per_isa! {
+    /// `row` holds the sums of the gates i, f, g, o, which become the gates, and the new cell state after them.
+    pub(super) fn lstm_forward<T: Element>(row: &mut [T], c_prev: &[T], out: &mut [T], clip: Option<Clip>) {
+        let n = c_prev.len();
+        let (i, rest) = row.split_at_mut(n);
+        let (f, rest) = rest.split_at_mut(n);
+        let (g, rest) = rest.split_at_mut(n);
+        let (o, c) = rest.split_at_mut(n);
+        let (c, out) = (&mut c[..n], &mut out[..n]);
+        lstm_gates(i, f, g, c_prev, c);
+        if let Some(clip) = clip {
+            let (min, max) = (<T as crate::math::Real>::of(clip.min), <T as crate::math::Real>::of(clip.max));
+            c.iter_mut().for_each(|c| *c = limit(*c, min, max, clip.nan));
+        }
+        for j in 0..n {
+            o[j] = sigmoid(o[j]);
+            out[j] = o[j] * tanh(c[j]);
+        }
+    }
+}
+
+#[inline(always)]
+fn lstm_gates<T: Element>(i: &mut [T], f: &mut [T], g: &mut [T], c_prev: &[T], c: &mut [T]) {
+    let n = c.len();
+    let (i, f, g, c_prev) = (&mut i[..n], &mut f[..n], &mut g[..n], &c_prev[..n]);
+    for j in 0..n {
+        i[j] = sigmoid(i[j]);
+        f[j] = sigmoid(f[j]);
+        g[j] = tanh(g[j]);
+        c[j] = f[j] * c_prev[j] + i[j] * g[j];
+    }
+}
+
+per_isa! {
+    /// Gradients of the sums of the gates. `row` and `c_prev` are as in [`lstm_forward`] afterwards, `dh` is the
+    /// gradient of the output and zero afterwards, `dc` that of the cell state and afterwards that of the one before.
+    pub(super) fn lstm_backward<T: Element>(
+        row: &[T],
+        c_prev: &[T],
+        dgates: &mut [T],
+        dh: &mut [T],
+        dc: &mut [T],
+        clip: Option<Clip>
+    ) {
+        let n = c_prev.len();
+        let (i, rest) = row.split_at(n);
+        let (f, rest) = rest.split_at(n);
+        let (g, rest) = rest.split_at(n);
+        let (o, c) = rest.split_at(n);
+        let (di, rest) = dgates.split_at_mut(n);
+        let (df, rest) = rest.split_at_mut(n);
+        let (dg, d_o) = rest.split_at_mut(n);
+        let gates = Gates { i, f, g, o, c: &c[..n], c_prev };
+        lstm_output(&gates, dh, dc, d_o);
+        if let Some(clip) = clip {
+            let (min, max) = (<T as crate::math::Real>::of(clip.min), <T as crate::math::Real>::of(clip.max));
+            for j in 0..n {
+                dc[j] = if c[j] > min && c[j] < max { dc[j] } else { T::ZERO };
+            }
+        }
+        lstm_state(&gates, dc, di, df, dg);
+    }
+}
+
+struct Gates<'a, T> {
+    i: &'a [T],
+    f: &'a [T],
+    g: &'a [T],
+    o: &'a [T],
+    c: &'a [T],
+    c_prev: &'a [T],
+}
+
+#[inline(always)]
+fn lstm_output<T: Element>(at: &Gates<'_, T>, dh: &mut [T], dc: &mut [T], d_o: &mut [T]) {
+    let n = at.c.len();
+    let (o, c) = (&at.o[..n], at.c);
+    let (dh, dc, d_o) = (&mut dh[..n], &mut dc[..n], &mut d_o[..n]);
+    for j in 0..n {
+        let (d, t) = (dh[j], tanh(c[j]));
+        dh[j] = T::ZERO;
+        d_o[j] = d * t * o[j] * (T::ONE - o[j]);
+        dc[j] = dc[j] + d * o[j] * (T::ONE - t * t);
+    }
+}
+
+#[inline(always)]
+fn lstm_state<T: Element>(at: &Gates<'_, T>, dc: &mut [T], di: &mut [T], df: &mut [T], dg: &mut [T]) {
+    let n = at.c.len();
+    let (i, f, g, c_prev) = (&at.i[..n], &at.f[..n], &at.g[..n], &at.c_prev[..n]);
+    let (dc, di, df, dg) = (&mut dc[..n], &mut di[..n], &mut df[..n], &mut dg[..n]);
+    for j in 0..n {
+        let d = dc[j];
+        di[j] = d * g[j] * i[j] * (T::ONE - i[j]);
+        df[j] = d * c_prev[j] * f[j] * (T::ONE - f[j]);
+        dg[j] = d * i[j] * (T::ONE - g[j] * g[j]);
+        dc[j] = d * f[j];
+    }
+}
+
+per_isa! {
+    /// `row` holds the input's part of the gates r, z, n, which become the gates; the state's part of n goes after them. `sums` is
+    /// the state's part of all three.
+    pub(super) fn gru_forward<T: Element>(row: &mut [T], sums: &[T], h_prev: &[T], out: &mut [T]) {
+        let n = h_prev.len();
+        let (r, rest) = row.split_at_mut(n);
+        let (z, rest) = rest.split_at_mut(n);
+        let (g, hn) = rest.split_at_mut(n);
+        let (sr, rest) = sums.split_at(n);
+        let (sz, sn) = rest.split_at(n);
+        gru_reset(r, g, hn, sr, sn);
+        let (z, g, sz, out) = (&mut z[..n], &mut g[..n], &sz[..n], &mut out[..n]);
+        for j in 0..n {
+            z[j] = sigmoid(z[j] + sz[j]);
+            out[j] = g[j] + z[j] * (h_prev[j] - g[j]);
+        }
+    }
+}
+
+#[inline(always)]
+fn gru_reset<T: Element>(r: &mut [T], g: &mut [T], hn: &mut [T], sr: &[T], sn: &[T]) {
+    let n = r.len();
+    let (g, hn, sr, sn) = (&mut g[..n], &mut hn[..n], &sr[..n], &sn[..n]);
+    for j in 0..n {
+        r[j] = sigmoid(r[j] + sr[j]);
+        hn[j] = sn[j];
+        g[j] = tanh(g[j] + r[j] * sn[j]);
+    }
+}
+
+per_isa! {
+    /// Gradients of the sums of r, z, n and of the state's part of n. `row` and `h_prev` are as in [`gru_forward`]
+    /// afterwards, `dh` is the gradient of the output, and afterwards what reaches the
+    /// state before by the direct way.
+    pub(super) fn gru_backward<T: Element>(row: &[T], h_prev: &[T], dgates: &mut [T], dh: &mut [T]) {
+        let n = h_prev.len();
+        let (r, rest) = row.split_at(n);
+        let (z, rest) = rest.split_at(n);
+        let (g, hn) = rest.split_at(n);
+        let (dr, rest) = dgates.split_at_mut(n);
+        let (dz, rest) = rest.split_at_mut(n);
+        let (dg, dhn) = rest.split_at_mut(n);
+        gru_update(z, g, h_prev, dz, dg, dh);
+        gru_candidate(r, &hn[..n], dg, dr, dhn);
+    }
+}
+
+#[inline(always)]
+fn gru_update<T: Element>(z: &[T], g: &[T], h_prev: &[T], dz: &mut [T], dg: &mut [T], dh: &mut [T]) {
+    let n = h_prev.len();
+    let (z, g) = (&z[..n], &g[..n]);
+    let (dz, dg, dh) = (&mut dz[..n], &mut dg[..n], &mut dh[..n]);
+    for j in 0..n {
+        let d = dh[j];
+        dz[j] = d * (h_prev[j] - g[j]) * z[j] * (T::ONE - z[j]);
+        dg[j] = d * (T::ONE - z[j]) * (T::ONE - g[j] * g[j]);
+        dh[j] = d * z[j];
+    }
+}
+
+#[inline(always)]
+fn gru_candidate<T: Element>(r: &[T], hn: &[T], dg: &[T], dr: &mut [T], dhn: &mut [T]) {
+    let n = r.len();
+    let (hn, dg, dr, dhn) = (&hn[..n], &dg[..n], &mut dr[..n], &mut dhn[..n]);
+    for j in 0..n {
+        dr[j] = dg[j] * hn[j] * r[j] * (T::ONE - r[j]);
+        dhn[j] = dg[j] * r[j];
+    }
+}
+
+per_isa! {
+    /// Adds the rows of a matrix, `stride` elements apart, to `sums`.
+    pub(super) fn add_rows<T: Element>(rows: &[T], stride: usize, sums: &mut [T]) {
+        for row in rows.chunks(stride) {
+            let row = &row[..sums.len()];
+            for j in 0..sums.len() {
+                sums[j] = sums[j] + row[j];
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The forward pass.
+
+use super::geometry::Places;
+use super::{Cell, Element, Geometry, Weights, cells, with_previous};
+use crate::dropout::{dropout_apply, dropout_mask};
+use crate::gemm::{Bias, Epilogue, MatMut, MatRef, gemm_fused};
+use crate::par::{parallel_rows2, with_scratch};
+use crate::rng::Philox;
+
+/// Units of one step that make a chunk of parallel work.
+const CHUNK: usize = 2048;
+
+/// What goes in.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a, T> {
+    /// (steps, batch, input).
+    pub x: &'a [T],
+    /// All weights and biases, see [`Geometry::parameters`].
+    pub parameters: &'a [T],
+    /// First states, (layers x directions, batch, state).
+    pub h0: &'a [T],
+    /// First cell states of an LSTM, (layers x directions, batch, hidden).
+    pub c0: &'a [T],
+    /// Steps of each sequence, if [`Geometry::lengths`].
+    pub lengths: Option<&'a [usize]>,
+}
+
+/// What comes out.
+pub struct Outputs<'a, T> {
+    /// (steps, batch, output); zero beyond the end of a sequence.
+    pub y: &'a mut [T],
+    /// Last states, of the shape of `h0`.
+    pub h: Option<&'a mut [T]>,
+    /// Last cell states, of the shape of `c0`.
+    pub c: Option<&'a mut [T]>,
+    /// What [`backward`](super::backward) needs, of [`Geometry::reserve`] elements.
+    pub reserve: Option<&'a mut [T]>,
+}
+
+/// Runs the network. `random` is where dropout takes its numbers; without it nothing is dropped.
+///
+/// # Panics
+/// When the lengths of the slices do not fit the geometry.
+pub fn forward<T: Element>(g: &Geometry, ins: &Inputs<'_, T>, outs: Outputs<'_, T>, random: Option<&Philox>) {
+    let Outputs { y, h, c, reserve } = outs;
+    check(g, ins);
+    assert_eq!(y.len(), g.items() * g.output(), "output of a recurrent network");
+    let mut last = Last { h, c };
+    match reserve {
+        Some(memory) => {
+            assert_eq!(memory.len(), g.reserve(), "reserve of a recurrent network");
+            layers(g, ins, memory, false, y, &mut last, random);
+        }
+        None => {
+            let block = g.layer_block() + if g.layers > 1 { g.between() } else { 0 };
+            with_scratch(block * g.layers.min(2), |memory| layers(g, ins, memory, true, y, &mut last, random));
+        }
+    }
+}
+
+pub(super) fn check<T>(g: &Geometry, ins: &Inputs<'_, T>) {
+    let stacked = g.layers * g.directions() * g.batch;
+    assert_eq!(ins.x.len(), g.items() * g.input, "input of a recurrent network");
+    assert_eq!(ins.parameters.len(), g.parameters(), "parameters of a recurrent network");
+    assert_eq!(ins.h0.len(), stacked * g.state(), "first states of a recurrent network");
+    assert!(g.cell != Cell::Lstm || ins.c0.len() == stacked * g.hidden, "first cell states of a recurrent network");
+    assert_eq!(ins.lengths.map_or(g.batch, <[usize]>::len), g.batch, "lengths of the sequences of a recurrent network");
+    assert_eq!(ins.lengths.is_some(), g.lengths, "lengths of the sequences of a recurrent network");
+}
+
+/// Where the last states go.
+struct Last<'a, T> {
+    h: Option<&'a mut [T]>,
+    c: Option<&'a mut [T]>,
+}
+
+/// Runs layer after layer. `memory` holds a block for each layer, or, if it may `recycle` them, for two.
+fn layers<T: Element>(
+    g: &Geometry,
+    ins: &Inputs<'_, T>,
+    memory: &mut [T],
+    recycle: bool,
+    y: &mut [T],
+    last: &mut Last<'_, T>,
+    random: Option<&Philox>,
+) {
+    let has_next = |layer: usize| if recycle { g.layers > 1 } else { layer + 1 < g.layers };
+    let size = |layer: usize| g.layer_block() + if has_next(layer) { g.between() } else { 0 };
+    let (mut block, mut rest) = memory.split_at_mut(size(0));
+    let mut below: &mut [T] = &mut [];
+    for layer in 0..g.layers {
+        if layer > 0 {
+            let next = if recycle && layer >= 2 {
+                std::mem::take(&mut below)
+            } else {
+                let (next, tail) = std::mem::take(&mut rest).split_at_mut(size(layer));
+                rest = tail;
+                next
+            };
+            below = std::mem::replace(&mut block, next);
+        }
+        let (kept, out) = block.split_at_mut(g.layer_block());
+        let top = layer + 1 == g.layers;
+        let out: &mut [T] = if top { &mut *y } else { &mut out[..g.items() * g.output()] };
+        match layer {
+            0 => run_layer(g, layer, ins, ins.x, kept, out, last),
+            _ => with_dropped(g, &mut below[g.layer_block()..], random, |x| {
+                run_layer(g, layer, ins, x, kept, out, last);
+            }),
+        }
+    }
+}
+
+/// Calls `f` with the input of a layer: the output of the one below (the first half of `below`) times a new mask (the second).
+fn with_dropped<T: Element>(g: &Geometry, below: &mut [T], random: Option<&Philox>, f: impl FnOnce(&[T])) {
+    if g.dropout <= 0.0 {
+        return f(below);
+    }
+    let (y, mask) = below.split_at_mut(g.items() * g.output());
+    let Some(random) = random else {
+        mask.fill(T::ONE);
+        return f(y);
+    };
+    dropout_mask(random, g.dropout, mask);
+    with_scratch(y.len(), |x: &mut [T]| {
+        dropout_apply(y, mask, x);
+        f(x);
+    });
+}
+
+fn run_layer<T: Element>(
+    g: &Geometry,
+    layer: usize,
+    ins: &Inputs<'_, T>,
+    x: &[T],
+    kept: &mut [T],
+    y: &mut [T],
+    last: &mut Last<'_, T>,
+) {
+    for direction in 0..g.directions() {
+        let row = layer * g.directions() + direction;
+        let (states, cells) = (g.batch * g.state(), g.batch * g.hidden);
+        let run = Direction {
+            g,
+            places: g.places(layer, direction),
+            parameters: ins.parameters,
+            reverse: direction == 1,
+            h0: &ins.h0[row * states..(row + 1) * states],
+            c0: if g.cell == Cell::Lstm { &ins.c0[row * cells..(row + 1) * cells] } else { &[] },
+            lengths: ins.lengths,
+        };
+        let kept = &mut kept[g.direction_block(direction)];
+        // There may be nothing at all to write.
+        let y = &mut y[(direction * g.state()).min(g.items() * g.output())..];
+        run.forward(x, kept, y);
+        if let Some(h) = &mut last.h {
+            run.last_state(kept, y, &mut h[row * states..(row + 1) * states]);
+        }
+        if let Some(c) = &mut last.c {
+            run.last_cell(kept, &mut c[row * cells..(row + 1) * cells]);
+        }
+    }
+}
+
+/// One direction of one layer.
+pub(super) struct Direction<'a, T> {
+    pub g: &'a Geometry,
+    pub places: Places,
+    pub parameters: &'a [T],
+    pub reverse: bool,
+    pub h0: &'a [T],
+    pub c0: &'a [T],
+    pub lengths: Option<&'a [usize]>,
+}
+
+impl<T: Element> Direction<'_, T> {
+    /// The weights of the input, (gates, input).
+    pub(super) fn wx(&self) -> MatRef<'_, T> {
+        MatRef::row_major(&self.parameters[self.places.wx.clone()], self.g.gates(), self.places.input)
+    }
+
+    /// The recurrent weights, (gates, state).
+    pub(super) fn wh(&self) -> MatRef<'_, T> {
+        MatRef::row_major(&self.parameters[self.places.wh.clone()], self.g.gates(), self.g.state())
+    }
+
+    /// The weights of the projection, (state, hidden), if there is one.
+    pub(super) fn wr(&self) -> Option<MatRef<'_, T>> {
+        let size = self.g.projection?;
+        Some(MatRef::row_major(&self.parameters[self.places.wr.clone()], size, self.g.hidden))
+    }
+
+    /// The steps in the order in which they are computed.
+    pub(super) fn order(&self) -> impl DoubleEndedIterator<Item = usize> + use<T> {
+        let (steps, reverse) = (self.g.steps, self.reverse);
+        (0..steps).map(move |s| if reverse { steps - 1 - s } else { s })
+    }
+
+    /// Sequences that are over at step `t`.
+    pub(super) fn ended(&self, t: usize) -> impl Iterator<Item = usize> {
+        self.lengths.into_iter().flatten().enumerate().filter(move |(_, len)| t >= **len).map(|(n, _)| n)
+    }
+
+    /// Distance of the states of neighbouring sequences: they lie in the output, or apart where sequences have lengths.
+    pub(super) fn stride(&self) -> usize {
+        if self.g.lengths { self.g.state() } else { self.g.output() }
+    }
+
+    /// `y` starts at the first element of this direction.
+    fn forward(&self, x: &[T], kept: &mut [T], y: &mut [T]) {
+        let g = self.g;
+        let (rows, states) = kept.split_at_mut(g.items() * g.width());
+        let (gates, width) = (g.gates(), g.width());
+        let (bx, bh) = (&self.parameters[self.places.bx.clone()], &self.parameters[self.places.bh.clone()]);
+        with_scratch(gates, |bias: &mut [T]| {
+            // The GRU's gate n treats the biases of input and state apart.
+            let apart = g.cell == Cell::Gru;
+            bias.iter_mut().zip(bx.iter().zip(bh)).for_each(|(b, (x, h))| *b = if apart { *x } else { *x + *h });
+            let x = MatRef::row_major(x, g.items(), self.places.input);
+            let epilogue = Epilogue { bias: Bias::PerCol(bias), ..Epilogue::default() };
+            let sums = MatMut::new(rows, g.items(), gates, width);
+            gemm_fused(T::ONE, x, self.wx().t(), T::ZERO, sums, &epilogue);
+        });
+        if !g.lengths {
+            return self.steps(rows, y);
+        }
+        self.steps(rows, states);
+        for t in 0..g.steps {
+            for n in 0..g.batch {
+                let item = t * g.batch + n;
+                y[item * g.output()..][..g.state()].copy_from_slice(&states[item * g.state()..][..g.state()]);
+            }
+            self.ended(t).for_each(|n| y[(t * g.batch + n) * g.output()..][..g.state()].fill(T::ZERO));
+        }
+    }
+
+    /// Step after step; `states` has the state of each step and sequence at multiples of [`Direction::stride`].
+    fn steps(&self, rows: &mut [T], states: &mut [T]) {
+        let g = self.g;
+        let (wide, stride) = (g.batch * g.width(), self.stride());
+        let wh = Weights::new(self.wh().t(), g.steps);
+        let wr = self.wr().map(|wr| Weights::new(wr.t(), g.steps));
+        // The states of a step end with the last sequence's, not with the stride.
+        let extent = (g.batch * stride).saturating_sub(stride - g.state());
+        let sums = if g.cell == Cell::Gru { g.batch * g.gates() } else { 0 };
+        with_scratch(sums, |sums: &mut [T]| {
+            for t in self.order() {
+                let (before, now) = with_previous(rows, wide, t, self.reverse);
+                let now = &mut now[..wide];
+                let (h_before, h) = with_previous(states, g.batch * stride, t, self.reverse);
+                let h = &mut h[..extent];
+                let (h_prev, h_stride) = h_before.map_or((self.h0, g.state()), |h| (h, stride));
+                let product = MatRef::new(h_prev, g.batch, g.state(), h_stride, 1);
+                match g.cell {
+                    Cell::Gru => {
+                        let bias = Bias::PerCol(&self.parameters[self.places.bh.clone()]);
+                        let c = MatMut::row_major(sums, g.batch, g.gates());
+                        wh.product(product, T::ZERO, c, &Epilogue { bias, ..Epilogue::default() });
+                    }
+                    _ => {
+                        let c = MatMut::new(now, g.batch, g.gates(), g.width());
+                        wh.product(product, T::ONE, c, &Epilogue::default());
+                    }
+                }
+                self.gates(now, before, sums, (h_prev, h_stride), h);
+                if let Some(wr) = &wr {
+                    let hidden = MatRef::new(&now[5 * g.hidden..], g.batch, g.hidden, g.width(), 1);
+                    wr.product(hidden, T::ZERO, MatMut::new(h, g.batch, g.state(), stride), &Epilogue::default());
+                }
+                self.hold(t, now, before, (h_prev, h_stride), h);
+            }
+        });
+    }
+
+    /// Units per step and sequence before it, of the row that the step before left.
+    pub(super) fn cell_before<'s>(&'s self, before: Option<&'s [T]>, n: usize) -> &'s [T] {
+        let (width, hidden) = (self.g.width(), self.g.hidden);
+        match before {
+            Some(rows) => &rows[n * width + 4 * hidden..][..hidden],
+            None => &self.c0[n * hidden..][..hidden],
+        }
+    }
+
+    fn gates(&self, now: &mut [T], before: Option<&[T]>, sums: &[T], (h_prev, h_stride): (&[T], usize), h: &mut [T]) {
+        let g = self.g;
+        let grain = CHUNK.div_ceil(g.hidden.max(1));
+        parallel_rows2((now, g.width()), (h, self.stride()), grain, |n, row, out| match g.cell {
+            Cell::Tanh | Cell::Relu => cells::plain_forward(g.cell == Cell::Relu, row, out),
+            Cell::Gru => {
+                let sums = &sums[n * g.gates()..][..g.gates()];
+                cells::gru_forward(row, sums, &h_prev[n * h_stride..][..g.hidden], out);
+            }
+            Cell::Lstm if g.projection.is_some() => {
+                let (row, out) = row.split_at_mut(5 * g.hidden);
+                cells::lstm_forward(row, self.cell_before(before, n), out, g.clip);
+            }
+            Cell::Lstm => cells::lstm_forward(row, self.cell_before(before, n), out, g.clip),
+        });
+    }
+
+    /// Sequences that are over keep their states.
+    fn hold(&self, t: usize, now: &mut [T], before: Option<&[T]>, (h_prev, h_stride): (&[T], usize), h: &mut [T]) {
+        let g = self.g;
+        for n in self.ended(t) {
+            h[n * self.stride()..][..g.state()].copy_from_slice(&h_prev[n * h_stride..][..g.state()]);
+            if g.cell == Cell::Lstm {
+                let c = &mut now[n * g.width() + 4 * g.hidden..][..g.hidden];
+                c.copy_from_slice(self.cell_before(before, n));
+            }
+        }
+    }
+
+    /// The state after the last step that was computed.
+    fn last_state(&self, kept: &[T], y: &[T], out: &mut [T]) {
+        let g = self.g;
+        let states = if g.lengths { &kept[g.items() * g.width()..] } else { y };
+        for (n, out) in out.chunks_mut(g.state().max(1)).enumerate() {
+            let from = match self.order().next_back() {
+                Some(t) => &states[(t * g.batch + n) * self.stride()..],
+                None => &self.h0[n * g.state()..],
+            };
+            out.copy_from_slice(&from[..g.state()]);
+        }
+    }
+
+    fn last_cell(&self, rows: &[T], out: &mut [T]) {
+        let g = self.g;
+        let wide = g.batch * g.width();
+        let last = self.order().next_back().map(|t| &rows[t * wide..]);
+        for (n, out) in out.chunks_mut(g.hidden.max(1)).enumerate() {
+            out.copy_from_slice(self.cell_before(last, n));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Recurrent networks over whole sequences: vanilla, LSTM (Hochreiter and Schmidhuber, 1997; with projection: Sak et al., 2014)
+//! and GRU (Cho et al., 2014, in the form of cuDNN), with layers and directions stacked.
+//!
+//! The products of the inputs of all steps with the input weights are one matrix product; what remains in each step is a product of
+//! the last state with recurrent weights that were packed once, and one pass over the gates.
+
+mod backward;
+mod cells;
+mod forward;
+mod geometry;
+#[cfg(test)]
+mod tests;
+
+pub use backward::{Gradients, backward};
+pub use forward::{Inputs, Outputs, forward};
+pub use geometry::{Cell, Clip, Geometry};
+
+use crate::gemm::{self, Epilogue, MatMut, MatRef, PackedB, gemm_fused, gemm_packed_b};
+use crate::map::Store;
+use crate::{float, math};
+
+/// An element type of recurrent networks: `f32` or `f64`.
+pub trait Element: gemm::Element + math::Real + float::Real + Store<f32> {}
+impl Element for f32 {}
+impl Element for f64 {}
+
+/// Steps for which packing a matrix of weights pays.
+const MIN_PACKED_STEPS: usize = 4;
+
+/// A right operand that every step uses.
+enum Weights<'a, T: 'static> {
+    View(MatRef<'a, T>),
+    Packed(PackedB<T>),
+}
+
+impl<'a, T: Element> Weights<'a, T> {
+    fn new(b: MatRef<'a, T>, steps: usize) -> Self {
+        if steps < MIN_PACKED_STEPS { Weights::View(b) } else { Weights::Packed(PackedB::new(b)) }
+    }
+
+    /// C = A B + `beta` C, and then the epilogue.
+    fn product(&self, a: MatRef<'_, T>, beta: T, c: MatMut<'_, T>, epilogue: &Epilogue<'_, T>) {
+        match self {
+            Weights::View(b) => gemm_fused(T::ONE, a, *b, beta, c, epilogue),
+            Weights::Packed(b) => gemm_packed_b(T::ONE, a, b, beta, c, epilogue),
+        }
+    }
+}
+
+/// The chunk of step `t` of a sequence whose steps take `len` elements, and that of the step computed before it.
+fn with_previous<T>(data: &mut [T], len: usize, t: usize, reverse: bool) -> (Option<&[T]>, &mut [T]) {
+    if reverse {
+        let (now, later) = data.split_at_mut(((t + 1) * len).min(data.len()));
+        (Some(&*later).filter(|l| !l.is_empty()), &mut now[t * len..])
+    } else {
+        let (earlier, now) = data.split_at_mut(t * len);
+        (t.checked_sub(1).map(|t| &earlier[t * len..]), now)
+    }
+}
+
+/// [`with_previous`] of data that is only read.
+fn previous<T>(data: &[T], len: usize, t: usize, reverse: bool, steps: usize) -> Option<&[T]> {
+    let t = if reverse { Some(t + 1).filter(|t| *t < steps) } else { t.checked_sub(1) };
+    t.map(|t| &data[t * len..])
+}

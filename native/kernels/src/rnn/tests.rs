@@ -1,0 +1,98 @@
+use super::*;
+use crate::par::set_num_threads;
+
+/// Numbers between -0.5 and 0.5 that repeat only after long.
+fn numbers<T: Element>(n: usize, seed: usize) -> Vec<T> {
+    (0..n).map(|i| <T as math::Real>::of(((i * 7919 + seed * 104_729) % 1009) as f64 / 1009.0 - 0.5)).collect()
+}
+
+fn geometry(cell: Cell, steps: usize) -> Geometry {
+    Geometry {
+        cell,
+        layers: 2,
+        bidirectional: true,
+        steps,
+        batch: 5,
+        input: 7,
+        hidden: 19,
+        projection: None,
+        clip: None,
+        dropout: 0.0,
+        lengths: false,
+    }
+}
+
+/// Output, last states, and gradients of input and parameters, one after the other.
+fn run<T: Element>(g: &Geometry, keep: bool) -> Vec<T> {
+    let stacked = g.layers * g.directions() * g.batch;
+    let (x, parameters) = (numbers::<T>(g.items() * g.input, 1), numbers::<T>(g.parameters(), 2));
+    let (h0, c0) = (numbers::<T>(stacked * g.state(), 3), numbers::<T>(stacked * g.hidden, 4));
+    let ins = Inputs { x: &x, parameters: &parameters, h0: &h0, c0: &c0, lengths: None };
+    let mut y = vec![T::ZERO; g.items() * g.output()];
+    let mut h = vec![T::ZERO; h0.len()];
+    let mut reserve = vec![T::ZERO; if keep { g.reserve() } else { 0 }];
+    let kept = if keep { Some(&mut reserve[..]) } else { None };
+    forward(g, &ins, Outputs { y: &mut y, h: Some(&mut h), c: None, reserve: kept }, None);
+    let mut all = [&y[..], &h].concat();
+    if keep {
+        let dy = numbers::<T>(y.len(), 5);
+        let (mut dx, mut dp) = (vec![T::ZERO; x.len()], vec![T::ZERO; parameters.len()]);
+        let (x, parameters) = (Some(&mut dx[..]), Some(&mut dp[..]));
+        let grads = Gradients { dy: &dy, dh: None, dc: None, x, parameters, h0: None, c0: None };
+        backward(g, &ins, &y, &reserve, grads);
+        all.extend(dx);
+        all.extend(dp);
+    }
+    all
+}
+
+const CELLS: [Cell; 4] = [Cell::Tanh, Cell::Relu, Cell::Lstm, Cell::Gru];
+
+#[test]
+fn single_precision_follows_double() {
+    for cell in CELLS {
+        // Weights of a few steps are used where they are, those of many are packed.
+        for steps in [1, 3, 9] {
+            let g = geometry(cell, steps);
+            for (single, double) in run::<f32>(&g, true).iter().zip(run::<f64>(&g, true)) {
+                assert!(
+                    (f64::from(*single) - double).abs() < 1e-4 * double.abs().max(1.0),
+                    "{cell:?}: {single}, {double}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_for_the_gradient_changes_nothing() {
+    for cell in CELLS {
+        let g = Geometry { layers: 4, ..geometry(cell, 6) };
+        let (kept, not) = (run::<f64>(&g, true), run::<f64>(&g, false));
+        assert_eq!(kept[..not.len()], not);
+    }
+}
+
+#[test]
+fn threads_do_not_change_bits() {
+    let g = Geometry { batch: 64, hidden: 96, ..geometry(Cell::Lstm, 4) };
+    let with = |threads| {
+        let before = set_num_threads(threads);
+        let all = run::<f32>(&g, true);
+        set_num_threads(before);
+        all
+    };
+    assert!(with(1) == with(2));
+}
+
+#[test]
+fn nothing_to_do_is_done() {
+    for cell in CELLS {
+        let g = Geometry { steps: 0, ..geometry(cell, 0) };
+        let all = run::<f32>(&g, true);
+        let h0 = numbers::<f32>(g.layers * 2 * g.batch * g.state(), 3);
+        assert_eq!(all[..h0.len()], h0);
+        assert!(all[h0.len()..].iter().all(|x| *x == 0.0));
+        assert!(run::<f32>(&Geometry { batch: 0, ..geometry(cell, 3) }, true).iter().all(|x| *x == 0.0));
+    }
+}
