@@ -1,7 +1,8 @@
 //! The binary format of arrays: `.params` files, and single arrays as raw bytes.
 //!
 //! A file is a header (0x112, 0), a list of arrays and a list of names, all little-endian. An array is a magic number with the
-//! version, storage type, shape, context, type code and the elements. Versions 0 to 3 are read; version 2 is written, version 3
+//! version, storage type, shape, context, type code and the elements; a sparse one has the shape of its values before its own, and
+//! types and shapes of its index arrays after the type code. Versions 0 to 3 are read; version 2 is written, version 3
 //! for arrays that need numpy semantics (scalars and dimensions of 0).
 
 use std::fs;
@@ -13,13 +14,13 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
 use crate::shape::{Dims, Shape};
+use crate::sparse::{Array, SparseArray, StorageType};
 use crate::storage;
 
 const FILE_MAGIC: u64 = 0x112;
 const MAGIC_V1: u32 = 0xF993_FAC8;
 const MAGIC_V2: u32 = 0xF993_FAC9;
 const MAGIC_V3: u32 = 0xF993_FACA;
-const DENSE: i32 = 0;
 /// No array has more dimensions in MXNet.
 const MAX_NDIM: usize = 32;
 
@@ -92,46 +93,87 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    /// One array; `None` for a place holder without shape.
-    fn ndarray(&mut self) -> Result<Option<NDArray>> {
-        let magic = self.u32()?;
-        let (ndim, wide, numpy) = match magic {
-            MAGIC_V2 | MAGIC_V3 => {
-                let storage_type = self.i32()?;
-                if storage_type != DENSE {
-                    return Err(Error::Unsupported(format!(
-                        "{} holds an array of storage type {storage_type} (1 row_sparse, 2 csr), which this build cannot read: \
-                         convert it to default storage before saving",
-                        self.what
-                    )));
-                }
-                (i64::from(self.i32()?), true, magic == MAGIC_V3)
-            }
-            MAGIC_V1 => (i64::from(self.i32()?), true, false),
-            ndim => (i64::from(ndim), false, false),
-        };
+    /// A shape behind its number of dimensions; `None` for a place holder without one.
+    fn shape(&mut self, numpy: bool) -> Result<Option<Shape>> {
+        let ndim = i64::from(self.i32()?);
         if (ndim == 0 && !numpy) || ndim == -1 {
             return Ok(None);
         }
-        let shape = Shape::from(self.dims(ndim, wide)?);
-        let _device = (self.i32()?, self.i32()?);
+        Ok(Some(Shape::from(self.dims(ndim, true)?)))
+    }
+
+    fn dtype(&mut self) -> Result<DType> {
         let code = self.i32()?;
-        let dtype = DType::from_code(code).ok_or_else(|| self.error(format!("type code {code} is unknown")))?;
+        DType::from_code(code).ok_or_else(|| self.error(format!("type code {code} is unknown")))
+    }
+
+    /// The elements of a dense array.
+    fn elements(&mut self, shape: &Shape, dtype: DType) -> Result<NDArray> {
         let len = shape.checked_elements().map_err(|e| self.error(e.to_string()))?;
         let bytes = self.take(len * dtype.size())?;
-        let array = NDArray::empty(&shape, dtype, Context::default())?;
+        let array = NDArray::empty(shape, dtype, Context::default())?;
         storage::write_bytes(&array, |to| match dtype {
             DType::Bool => to.iter_mut().zip(bytes).for_each(|(t, b)| *t = u8::from(*b != 0)),
             _ => to.copy_from_slice(bytes),
         });
-        Ok(Some(array))
+        Ok(array)
+    }
+
+    /// One array; `None` for a place holder without shape.
+    fn ndarray(&mut self) -> Result<Option<Array>> {
+        let magic = self.u32()?;
+        let numpy = magic == MAGIC_V3;
+        let shape = match magic {
+            MAGIC_V2 | MAGIC_V3 => {
+                let code = self.i32()?;
+                let storage_type = StorageType::from_code(code).map_err(|e| self.error(e.to_string()))?;
+                if storage_type != StorageType::Default {
+                    return self.sparse(storage_type);
+                }
+                self.shape(numpy)?
+            }
+            MAGIC_V1 => self.shape(false)?,
+            0 => None,
+            ndim => Some(Shape::from(self.dims(i64::from(ndim), false)?)),
+        };
+        let Some(shape) = shape else { return Ok(None) };
+        let _device = (self.i32()?, self.i32()?);
+        let dtype = self.dtype()?;
+        Ok(Some(self.elements(&shape, dtype)?.into()))
+    }
+
+    /// A sparse array behind its storage type.
+    fn sparse(&mut self, storage_type: StorageType) -> Result<Option<Array>> {
+        // Arrays without stored values have a dimension of 0 in whatever version of the format.
+        let stored = self.shape(true)?;
+        let Some(shape) = self.shape(true)? else { return Ok(None) };
+        let _device = (self.i32()?, self.i32()?);
+        let dtype = self.dtype()?;
+        let parts: Vec<(DType, Option<Shape>)> =
+            (0..storage_type.num_aux()).map(|_| Ok((self.dtype()?, self.shape(true)?))).collect::<Result<_>>()?;
+        let whole = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
+        let empty = SparseArray::zeros(storage_type, &shape, dtype, Context::default());
+        let array = empty.map_err(|e| self.error(e.to_string()))?;
+        let Some(stored) = whole(&stored) else { return Ok(Some(array.into())) };
+        let values = self.elements(&stored, dtype)?;
+        array.set_values(&values).map_err(|e| self.error(e.to_string()))?;
+        for (i, (dtype, shape)) in parts.iter().enumerate() {
+            let shape = whole(shape).unwrap_or_else(|| Shape::new(&[0]));
+            let indices = self.elements(&shape, *dtype)?;
+            // A csr array that stores nothing may lack its row pointers.
+            if !indices.is_empty() {
+                array.set_indices(i, &indices).map_err(|e| self.error(e.to_string()))?;
+            }
+        }
+        array.check_format().map_err(|e| self.error(e.to_string()))?;
+        Ok(Some(array.into()))
     }
 }
 
 /// Arrays and their names. There are as many names as arrays, or none.
 pub struct Loaded {
     /// The arrays, on `cpu(0)`; `None` for empty place holders.
-    pub arrays: Vec<Option<NDArray>>,
+    pub arrays: Vec<Option<Array>>,
     /// The names, such as `arg:fc1_weight`.
     pub names: Vec<String>,
 }
@@ -170,27 +212,56 @@ pub fn load(path: &str) -> Result<Loaded> {
     from_bytes(&fs::read(path).map_err(|e| Error::io(path, &e))?, path)
 }
 
+fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
+    out.extend((shape.dims().len() as i32).to_le_bytes());
+    shape.dims().iter().for_each(|d| out.extend(d.to_le_bytes()));
+}
+
+fn put_context_and_type(out: &mut Vec<u8>, context: Context, dtype: DType) {
+    out.extend((context.device_type as i32).to_le_bytes());
+    out.extend(context.device_id.to_le_bytes());
+    out.extend(dtype.code().to_le_bytes());
+}
+
 /// One array as bytes.
-pub fn array_to_bytes(array: &NDArray) -> Vec<u8> {
-    let mut out = Vec::with_capacity(array.byte_range().len() + 128);
+///
+/// # Errors
+/// A sparse array whose parts do not fit together.
+pub fn array_to_bytes(array: &Array) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
     let dims = array.shape().dims();
     let numpy = dims.is_empty() || dims.contains(&0);
     out.extend(if numpy { MAGIC_V3 } else { MAGIC_V2 }.to_le_bytes());
-    out.extend(DENSE.to_le_bytes());
-    out.extend((dims.len() as i32).to_le_bytes());
-    dims.iter().for_each(|d| out.extend(d.to_le_bytes()));
-    out.extend((array.context().device_type as i32).to_le_bytes());
-    out.extend(array.context().device_id.to_le_bytes());
-    out.extend(array.dtype().code().to_le_bytes());
-    storage::read_bytes(array, |b| out.extend_from_slice(b));
-    out
+    out.extend((array.storage_type() as i32).to_le_bytes());
+    match array {
+        Array::Dense(a) => {
+            put_shape(&mut out, a.shape());
+            put_context_and_type(&mut out, a.context(), a.dtype());
+            storage::read_bytes(a, |b| out.extend_from_slice(b));
+        }
+        Array::Sparse(a) => {
+            let data = a.parts()?.data;
+            let indices = a.stored_indices();
+            put_shape(&mut out, data.shape());
+            put_shape(&mut out, a.shape());
+            put_context_and_type(&mut out, a.context(), a.dtype());
+            for part in &indices {
+                out.extend(part.dtype().code().to_le_bytes());
+                put_shape(&mut out, part.shape());
+            }
+            for part in [&data].into_iter().chain(&indices) {
+                storage::read_bytes(part, |b| out.extend_from_slice(b));
+            }
+        }
+    }
+    Ok(out)
 }
 
 /// One array from bytes.
 ///
 /// # Errors
 /// Bytes that are no array or only part of one.
-pub fn array_from_bytes(bytes: &[u8]) -> Result<NDArray> {
+pub fn array_from_bytes(bytes: &[u8]) -> Result<Array> {
     let mut r = Reader { bytes, at: 0, what: "the buffer" };
     r.ndarray()?.ok_or_else(|| Error::Format("the buffer holds an empty array".into()))
 }
@@ -199,19 +270,20 @@ pub fn array_from_bytes(bytes: &[u8]) -> Result<NDArray> {
 ///
 /// # Errors
 /// The system refuses; names and arrays differ in number.
-pub fn save(path: &str, arrays: &[NDArray], names: &[String]) -> Result<()> {
+pub fn save(path: &str, arrays: &[Array], names: &[String]) -> Result<()> {
     crate::ensure!(
         names.is_empty() || names.len() == arrays.len(),
         "{} names were given for {} arrays: give one each, or none",
         names.len(),
         arrays.len()
     );
+    let contents = arrays.iter().map(array_to_bytes).collect::<Result<Vec<_>>>()?;
     write_whole(path, |file| {
         file.write_all(&FILE_MAGIC.to_le_bytes())?;
         file.write_all(&0u64.to_le_bytes())?;
         file.write_all(&(arrays.len() as u64).to_le_bytes())?;
-        for array in arrays {
-            file.write_all(&array_to_bytes(array))?;
+        for content in &contents {
+            file.write_all(content)?;
         }
         file.write_all(&(names.len() as u64).to_le_bytes())?;
         for name in names {
@@ -245,7 +317,13 @@ mod tests {
     use super::*;
 
     fn file(arrays: &[NDArray], names: &[String]) -> Vec<u8> {
-        let path = std::env::temp_dir().join(format!("ferromx-format-{}-{}", std::process::id(), arrays.len()));
+        file_of(&arrays.iter().cloned().map(Array::Dense).collect::<Vec<_>>(), names)
+    }
+
+    fn file_of(arrays: &[Array], names: &[String]) -> Vec<u8> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ferromx-format-{}-{number}", std::process::id()));
         let path = path.to_string_lossy();
         save(&path, arrays, names).unwrap();
         let bytes = fs::read(&*path).unwrap();
@@ -266,8 +344,32 @@ mod tests {
         let back = from_bytes(&file(&arrays, &names), "test").unwrap();
         assert_eq!(back.names, names);
         for (a, b) in arrays.iter().zip(&back.arrays) {
+            assert_eq!(array_to_bytes(&a.clone().into()), array_to_bytes(b.as_ref().unwrap()));
+        }
+    }
+
+    #[test]
+    fn sparse_arrays_survive_and_broken_ones_are_refused() {
+        let (indptr, indices) = (NDArray::from_slice(&[0i64, 1, 3], &[3]), NDArray::from_slice(&[2i64, 0, 1], &[3]));
+        let values = NDArray::from_slice(&[1f32, 2.0, 3.0], &[3]).unwrap();
+        let shape = Shape::new(&[2, 3]);
+        let arrays: Vec<Array> = vec![
+            SparseArray::csr(&shape, values, indptr.unwrap(), indices.unwrap()).unwrap().into(),
+            SparseArray::zeros(StorageType::Csr, &shape, DType::F64, Context::default()).unwrap().into(),
+            SparseArray::zeros(StorageType::RowSparse, &shape, DType::F16, Context::default()).unwrap().into(),
+        ];
+        let bytes = file_of(&arrays, &[]);
+        let back = from_bytes(&bytes, "test").unwrap();
+        for (a, b) in arrays.iter().zip(&back.arrays) {
             assert_eq!(array_to_bytes(a), array_to_bytes(b.as_ref().unwrap()));
         }
+        for n in 0..bytes.len() {
+            assert!(from_bytes(&bytes[..n], "test").is_err(), "{n} bytes");
+        }
+        let mut wrong = bytes;
+        let column = wrong.windows(8).position(|w| w == 3i64.to_le_bytes()).unwrap();
+        wrong[column] = 1;
+        assert!(from_bytes(&wrong, "test").is_err());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How operators declare their gradients. One builder in the runtime serves the symbolic pass and the imperative tape.
 
 use crate::error::Result;
-use crate::op::{Deps, KernelFn};
+use crate::op::{Deps, KernelFn, SparseFn, SparseForm, SparseRule};
 use crate::params::Params;
 
 /// One output of one node of the graph in which a gradient is built.
@@ -67,6 +67,8 @@ pub struct Backward {
     pub accumulates: bool,
     /// Whether it works element by element, so that it may run block by block inside a fused chain.
     pub pointwise: bool,
+    /// The computation where operands are sparse; its inputs and outputs are those of the kernel.
+    pub sparse: Option<SparseForm>,
 }
 
 impl Backward {
@@ -81,6 +83,7 @@ impl Backward {
             inplace: &[],
             accumulates: false,
             pointwise: false,
+            sparse: None,
         }
     }
 
@@ -125,6 +128,12 @@ impl Backward {
     /// The kernel handles [`Req::Add`](crate::storage::Req::Add) itself.
     pub const fn accumulates(mut self) -> Backward {
         self.accumulates = true;
+        self
+    }
+
+    /// The form for sparse operands, with the storage of the gradients that it makes sparse.
+    pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> Backward {
+        self.sparse = Some(SparseForm { rule, run, from_dense: true });
         self
     }
 

@@ -14,4 +14,5 @@ pub mod ndarray;
 pub mod op;
 pub mod params;
 pub mod shape;
+pub mod sparse;
 pub mod storage;

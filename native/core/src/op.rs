@@ -12,6 +12,8 @@ use crate::grad::Grad;
 use crate::infer::{InferDType, InferShape, same_dtype, same_shape};
 use crate::ndarray::NDArray;
 use crate::params::{Attrs, FieldInfo, NoParams, OpParams, Params};
+use crate::shape::Shape;
+use crate::sparse::{Array, StorageType};
 use crate::storage::{In, Out};
 
 /// A tensor argument as the metadata shows it.
@@ -148,6 +150,43 @@ pub enum Forward {
     Dynamic(DynamicFn),
 }
 
+/// The storage type of the outputs where an operator works on sparse arrays: from the parameters, the storage types of the
+/// inputs, and that of the first output's array if one was given. `None` means that the inputs are to be made dense.
+pub type SparseRule = fn(&Params, &[StorageType], Option<StorageType>) -> Option<StorageType>;
+
+/// The function of an operator on sparse arrays: it makes the visible outputs, or fills arrays that were given for them.
+pub type SparseFn = fn(&SparseCall<'_>) -> Result<Vec<Array>>;
+
+/// Runs an operator's dense form on arrays of any shapes that fit, and returns the visible outputs.
+pub type DenseForm<'a> = &'a dyn Fn(&[NDArray]) -> Result<Vec<NDArray>>;
+
+/// What an operator on sparse arrays is given.
+pub struct SparseCall<'a> {
+    /// Parameters and the like.
+    pub ctx: &'a OpCtx<'a>,
+    /// The inputs; for a gradient those of its kernel.
+    pub ins: &'a [Array],
+    /// The arrays that were given for the first outputs.
+    pub outs: &'a [Array],
+    /// Shapes of the outputs, hidden ones included.
+    pub shapes: &'a [Shape],
+    /// The operator on dense arrays: for stored values, or where the format helps no further.
+    pub dense: DenseForm<'a>,
+    /// The storage type that the rule gave.
+    pub storage_type: StorageType,
+}
+
+/// How an operator works on sparse arrays.
+#[derive(Clone, Copy)]
+pub struct SparseForm {
+    /// Which storage the outputs have, and whether there is a form for these inputs at all.
+    pub rule: SparseRule,
+    /// The computation.
+    pub run: SparseFn,
+    /// Whether dense inputs can give sparse outputs, so that the rule is to be asked for them too.
+    pub from_dense: bool,
+}
+
 /// Names that depend on the parameters.
 pub type Names = fn(&Params) -> Vec<String>;
 
@@ -174,6 +213,8 @@ pub struct OpDef {
     pub forward: Forward,
     /// Gradient.
     pub grad: Grad,
+    /// Computation on sparse arrays; without it they are made dense.
+    pub sparse: Option<SparseForm>,
     /// Pairs (input, output) that may be the same memory.
     pub inplace: &'static [(usize, usize)],
     /// Whether the kernel handles a request to add.
@@ -225,6 +266,7 @@ impl OpDef {
             infer_dtype: same_dtype,
             forward: Forward::Kernel(no_kernel),
             grad: Grad::None,
+            sparse: None,
             inplace: &[],
             accumulates: false,
             pointwise: false,
@@ -363,6 +405,18 @@ impl OpDef {
     /// The gradient.
     pub const fn grad(mut self, grad: Grad) -> OpDef {
         self.grad = grad;
+        self
+    }
+
+    /// The form for sparse arrays: which storage the outputs have, and the function that computes them.
+    pub const fn sparse(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
+        self.sparse = Some(SparseForm { rule, run, from_dense: false });
+        self
+    }
+
+    /// As [`OpDef::sparse`], for an operator that makes sparse arrays from dense ones too.
+    pub const fn sparse_from_dense(mut self, rule: SparseRule, run: SparseFn) -> OpDef {
+        self.sparse = Some(SparseForm { rule, run, from_dense: true });
         self
     }
 

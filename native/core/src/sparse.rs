@@ -1,0 +1,492 @@
+//! Sparse arrays: rows that are not zero (`row_sparse`), and matrices of compressed sparse rows (`csr`).
+//!
+//! The parts are dense arrays of their own. Users set them one by one, so a format is checked when an operator first reads the
+//! array, once: after that its parts only change together.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::context::Context;
+use crate::dtype::DType;
+use crate::ensure;
+use crate::error::{Error, Result};
+use crate::ndarray::NDArray;
+use crate::shape::{Dims, Shape};
+use crate::storage;
+
+/// How the elements of an array are stored, with the codes of the C API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub enum StorageType {
+    /// Every element.
+    Default = 0,
+    /// The rows (along axis 0) that are not zero, and their numbers.
+    RowSparse = 1,
+    /// The elements of a matrix that are not zero, row by row, with their columns.
+    Csr = 2,
+}
+
+impl StorageType {
+    /// From the code of the C API.
+    ///
+    /// # Errors
+    /// Another code.
+    pub fn from_code(code: i32) -> Result<StorageType> {
+        match code {
+            0 => Ok(StorageType::Default),
+            1 => Ok(StorageType::RowSparse),
+            2 => Ok(StorageType::Csr),
+            _ => {
+                Err(Error::Value(format!("storage type {code} is unknown: use 0 (default), 1 (row_sparse) or 2 (csr)")))
+            }
+        }
+    }
+
+    /// MXNet's name, such as `row_sparse`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StorageType::Default => "default",
+            StorageType::RowSparse => "row_sparse",
+            StorageType::Csr => "csr",
+        }
+    }
+
+    /// Number of index arrays.
+    pub const fn num_aux(self) -> usize {
+        match self {
+            StorageType::Default => 0,
+            StorageType::RowSparse => 1,
+            StorageType::Csr => 2,
+        }
+    }
+}
+
+impl fmt::Display for StorageType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The arrays that a sparse array consists of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The stored values: one per entry for csr, one row per index for row_sparse.
+    pub data: NDArray,
+    /// Numbers of the stored rows (row_sparse), or the column of each value (csr), ascending (within each row); 64-bit integers.
+    pub indices: NDArray,
+    /// Where the values of each row begin, and the end of the last; of csr only; 64-bit integers.
+    pub indptr: Option<NDArray>,
+}
+
+struct State {
+    parts: Parts,
+    /// Whether the parts were found to fit together.
+    checked: bool,
+}
+
+/// A sparse array. Cloning shares the memory.
+#[derive(Clone)]
+pub struct SparseArray {
+    storage_type: StorageType,
+    shape: Shape,
+    dtype: DType,
+    context: Context,
+    state: Arc<RwLock<State>>,
+}
+
+/// The shape of the values of `n` stored rows of an array.
+fn rows_shape(shape: &Shape, n: i64) -> Shape {
+    let mut dims: Dims = shape.dims().into();
+    dims[0] = n;
+    Shape::from(dims)
+}
+
+fn index_array(n: usize, context: Context) -> Result<NDArray> {
+    NDArray::zeros(&Shape::new(&[n as i64]), DType::I64, context)
+}
+
+impl SparseArray {
+    /// An array that stores nothing: all its elements are zero.
+    ///
+    /// # Errors
+    /// A shape that is not whole; csr with other than two dimensions; row_sparse without dimensions; dense storage.
+    pub fn zeros(storage_type: StorageType, shape: &Shape, dtype: DType, context: Context) -> Result<SparseArray> {
+        shape.checked_elements()?;
+        let n = shape.dims().len();
+        let (data, indptr) = match storage_type {
+            StorageType::Csr => {
+                ensure!(n == 2, "csr arrays have 2 dimensions, not the {n} of {shape}");
+                (Shape::new(&[0]), Some(index_array(shape.dim(0) as usize + 1, context)?))
+            }
+            StorageType::RowSparse => {
+                ensure!(n >= 1, "row_sparse arrays have at least 1 dimension");
+                (rows_shape(shape, 0), None)
+            }
+            StorageType::Default => return Err(Error::Internal("a sparse array of default storage".into())),
+        };
+        let parts = Parts { data: NDArray::empty(&data, dtype, context)?, indices: index_array(0, context)?, indptr };
+        Ok(SparseArray::from_parts(storage_type, shape, parts, true))
+    }
+
+    fn from_parts(storage_type: StorageType, shape: &Shape, parts: Parts, checked: bool) -> SparseArray {
+        let (dtype, context) = (parts.data.dtype(), parts.data.context());
+        let state = Arc::new(RwLock::new(State { parts, checked }));
+        SparseArray { storage_type, shape: shape.clone(), dtype, context, state }
+    }
+
+    /// A matrix of compressed sparse rows from parts that nobody else changes.
+    ///
+    /// # Errors
+    /// Parts that do not fit together.
+    pub fn csr(shape: &Shape, data: NDArray, indptr: NDArray, indices: NDArray) -> Result<SparseArray> {
+        ensure!(shape.dims().len() == 2, "csr arrays have 2 dimensions, not {shape}");
+        let parts = Parts { data, indices, indptr: Some(indptr) };
+        let array = SparseArray::from_parts(StorageType::Csr, shape, parts, false);
+        array.parts()?;
+        Ok(array)
+    }
+
+    /// An array of stored rows from parts that nobody else changes.
+    ///
+    /// # Errors
+    /// Parts that do not fit together.
+    pub fn row_sparse(shape: &Shape, data: NDArray, indices: NDArray) -> Result<SparseArray> {
+        ensure!(!shape.dims().is_empty(), "row_sparse arrays have at least 1 dimension");
+        let parts = Parts { data, indices, indptr: None };
+        let array = SparseArray::from_parts(StorageType::RowSparse, shape, parts, false);
+        array.parts()?;
+        Ok(array)
+    }
+
+    /// The storage type, which is not the default one.
+    pub fn storage_type(&self) -> StorageType {
+        self.storage_type
+    }
+
+    /// Shape of the whole array.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Type of the values.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The device.
+    pub fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Whether two handles share their memory.
+    pub fn is_same(&self, other: &SparseArray) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
+    /// The parts, sharing their memory, for reading; the first time they are checked.
+    ///
+    /// # Errors
+    /// Parts that do not fit together.
+    pub fn parts(&self) -> Result<Parts> {
+        {
+            let state = self.state.read();
+            if state.checked {
+                return Ok(state.parts.clone());
+            }
+        }
+        let mut state = self.state.write();
+        check(self.storage_type, &self.shape, &state.parts)?;
+        state.checked = true;
+        Ok(state.parts.clone())
+    }
+
+    /// Checks that the parts fit together, as every operator does that reads the array.
+    ///
+    /// # Errors
+    /// Lengths that differ, indices out of range or order.
+    pub fn check_format(&self) -> Result<()> {
+        self.parts().map(|_| ())
+    }
+
+    /// The values as they are, checked or not, sharing memory.
+    pub fn stored_values(&self) -> NDArray {
+        self.state.read().parts.data.clone()
+    }
+
+    /// The index arrays in the order of the C API (csr: row pointers, columns; row_sparse: rows), checked or not, sharing memory.
+    pub fn stored_indices(&self) -> Vec<NDArray> {
+        let parts = &self.state.read().parts;
+        parts.indptr.iter().chain([&parts.indices]).cloned().collect()
+    }
+
+    /// Puts a copy of an array in the place of the values; the index arrays follow by [`SparseArray::set_indices`].
+    ///
+    /// # Errors
+    /// Another element type; a shape that values cannot have.
+    pub fn set_values(&self, source: &NDArray) -> Result<()> {
+        let given = source.shape();
+        ensure!(source.dtype() == self.dtype, "the values are {}, but {} was given", self.dtype, source.dtype());
+        let fits = match self.storage_type {
+            StorageType::Csr => given.dims().len() == 1,
+            _ => given.dims().len() == self.shape.dims().len() && given.dims()[1..] == self.shape.dims()[1..],
+        };
+        let expected = match self.storage_type {
+            StorageType::Csr => "(number of values)".to_string(),
+            _ => rows_shape(&self.shape, -1).to_string(),
+        };
+        ensure!(
+            fits,
+            "the values of a {} array of shape {} have shape {expected}, not {given}",
+            self.storage_type,
+            self.shape
+        );
+        let copy = source.to_context(self.context)?;
+        let mut state = self.state.write();
+        state.parts.data = copy;
+        state.checked = false;
+        Ok(())
+    }
+
+    /// Puts a copy of an array in the place of index array `i`, in the order of the C API.
+    ///
+    /// # Errors
+    /// No such part; anything but a vector of 64-bit integers.
+    pub fn set_indices(&self, i: usize, source: &NDArray) -> Result<()> {
+        self.check_part(i)?;
+        ensure!(
+            source.dtype() == DType::I64 && source.shape().dims().len() == 1,
+            "index arrays are vectors of int64, not {} {}: convert with Cast first",
+            source.shape(),
+            source.dtype()
+        );
+        let copy = source.to_context(self.context)?;
+        let mut state = self.state.write();
+        match (self.storage_type, i) {
+            (StorageType::Csr, 0) => state.parts.indptr = Some(copy),
+            _ => state.parts.indices = copy,
+        }
+        state.checked = false;
+        Ok(())
+    }
+
+    /// Checks the number of an index array.
+    ///
+    /// # Errors
+    /// There is no such index array.
+    pub fn check_part(&self, i: usize) -> Result<()> {
+        let n = self.storage_type.num_aux();
+        ensure!(i < n, "a {} array has {n} index arrays; there is no number {i}", self.storage_type);
+        Ok(())
+    }
+
+    /// A copy on a device.
+    ///
+    /// # Errors
+    /// Parts that do not fit together; no memory.
+    pub fn to_context(&self, context: Context) -> Result<SparseArray> {
+        let p = self.parts()?;
+        let parts = Parts {
+            data: p.data.to_context(context)?,
+            indices: p.indices.to_context(context)?,
+            indptr: p.indptr.as_ref().map(|a| a.to_context(context)).transpose()?,
+        };
+        Ok(SparseArray::from_parts(self.storage_type, &self.shape, parts, true))
+    }
+
+    /// Overwrites this array by a copy of another of the same storage, shape and type.
+    ///
+    /// # Errors
+    /// They differ.
+    pub fn copy_from(&self, source: &SparseArray) -> Result<()> {
+        if self.is_same(source) {
+            return Ok(());
+        }
+        self.take(source.to_context(self.context)?)
+    }
+
+    /// Overwrites this array by another, which nobody else uses any more.
+    ///
+    /// # Errors
+    /// They differ in storage, shape or type.
+    pub fn take(&self, source: SparseArray) -> Result<()> {
+        ensure!(
+            self.storage_type == source.storage_type && self.shape == source.shape && self.dtype == source.dtype,
+            "cannot copy {source:?} into {self:?}: storage, shape and type must be equal"
+        );
+        let parts = source.parts()?;
+        *self.state.write() = State { parts, checked: true };
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SparseArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<SparseArray {} {} {} @{}>", self.shape, self.dtype, self.storage_type, self.context)
+    }
+}
+
+/// Checks that parts fit together, so that no kernel leaves its slices.
+fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
+    let stored = parts.indices.len();
+    let rows = shape.dim(0);
+    let values = parts.data.shape().dims().first().copied().unwrap_or(0) as usize;
+    ensure!(
+        values == stored,
+        "a {storage_type} array of shape {shape} holds {values} values{} and {stored} indices: set as many of both",
+        if storage_type == StorageType::RowSparse { " (rows)" } else { "" }
+    );
+    let Some(indptr) = &parts.indptr else {
+        return storage::read_slice(&parts.indices, |indices: &[i64]| check_indices(indices, rows, "row"))?;
+    };
+    let columns = shape.dim(1);
+    let bounds = indptr.to_vec::<i64>()?;
+    ensure!(
+        bounds.len() as i64 == rows + 1,
+        "the indptr of a csr array of shape {shape} has {} elements: {} were expected",
+        bounds.len(),
+        rows + 1
+    );
+    let ends = (bounds.first().copied(), bounds.last().copied());
+    ensure!(
+        ends == (Some(0), Some(stored as i64)) && bounds.is_sorted(),
+        "the indptr of a csr array must ascend from 0 to the number of values, {stored}"
+    );
+    storage::read_slice(&parts.indices, |indices: &[i64]| {
+        bounds.windows(2).try_for_each(|w| check_indices(&indices[w[0] as usize..w[1] as usize], columns, "column"))
+    })?
+}
+
+fn check_indices(indices: &[i64], bound: i64, what: &str) -> Result<()> {
+    let ascending = indices.windows(2).all(|w| w[0] < w[1]);
+    ensure!(ascending, "the {what} indices of a sparse array must ascend without repetition: sort them first");
+    if let (Some(first), Some(last)) = (indices.first(), indices.last()) {
+        let wrong = if *first < 0 { first } else { last };
+        ensure!(*first >= 0 && *last < bound, "{what} index {wrong} is outside 0 to {} (exclusive)", bound);
+    }
+    Ok(())
+}
+
+/// A dense or a sparse array.
+#[derive(Clone, Debug)]
+pub enum Array {
+    /// Every element is stored.
+    Dense(NDArray),
+    /// Only a part is stored.
+    Sparse(SparseArray),
+}
+
+impl From<NDArray> for Array {
+    fn from(a: NDArray) -> Array {
+        Array::Dense(a)
+    }
+}
+
+impl From<SparseArray> for Array {
+    fn from(a: SparseArray) -> Array {
+        Array::Sparse(a)
+    }
+}
+
+impl Array {
+    /// How the elements are stored.
+    pub fn storage_type(&self) -> StorageType {
+        match self {
+            Array::Dense(_) => StorageType::Default,
+            Array::Sparse(a) => a.storage_type(),
+        }
+    }
+
+    /// Shape, whole.
+    pub fn shape(&self) -> &Shape {
+        match self {
+            Array::Dense(a) => a.shape(),
+            Array::Sparse(a) => a.shape(),
+        }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Array::Dense(a) => a.dtype(),
+            Array::Sparse(a) => a.dtype(),
+        }
+    }
+
+    /// The device.
+    pub fn context(&self) -> Context {
+        match self {
+            Array::Dense(a) => a.context(),
+            Array::Sparse(a) => a.context(),
+        }
+    }
+
+    /// The dense array.
+    ///
+    /// # Errors
+    /// A sparse array, with what to do.
+    pub fn dense(&self) -> Result<&NDArray> {
+        match self {
+            Array::Dense(a) => Ok(a),
+            Array::Sparse(a) => Err(Error::Unsupported(format!(
+                "a dense array was expected, but {a:?} was given: convert it with cast_storage(stype = 'default') first"
+            ))),
+        }
+    }
+
+    /// The sparse array.
+    ///
+    /// # Errors
+    /// A dense array.
+    pub fn sparse(&self) -> Result<&SparseArray> {
+        match self {
+            Array::Sparse(a) => Ok(a),
+            Array::Dense(a) => Err(Error::Value(format!(
+                "a row_sparse or csr array was expected, but {a:?} was given: convert it with cast_storage first"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vector<T: crate::dtype::Element>(items: &[T]) -> NDArray {
+        NDArray::from_slice(items, &[items.len() as i64]).unwrap()
+    }
+
+    fn csr(indptr: &[i64], indices: &[i64], values: &[f32]) -> Result<SparseArray> {
+        SparseArray::csr(&Shape::new(&[2, 3]), vector(values), vector(indptr), vector(indices))
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_refused() {
+        assert!(csr(&[0, 1, 3], &[2, 0, 1], &[1.0, 2.0, 3.0]).is_ok());
+        let message = |a: Result<SparseArray>| a.unwrap_err().to_string();
+        assert!(
+            message(csr(&[0, 1, 2], &[2, 0, 1], &[1.0, 2.0, 3.0])).contains("ascend from 0 to the number of values")
+        );
+        assert!(message(csr(&[0, 3], &[0, 1, 2], &[1.0, 2.0, 3.0])).contains("3 were expected"));
+        assert!(message(csr(&[0, 1, 3], &[3, 0, 1], &[1.0, 2.0, 3.0])).contains("column index 3 is outside"));
+        assert!(message(csr(&[0, 1, 3], &[0, 1, 1], &[1.0, 2.0, 3.0])).contains("without repetition"));
+        assert!(message(csr(&[0, 1, 3], &[2, 0, 1], &[1.0, 2.0])).contains("2 values and 3 indices"));
+    }
+
+    #[test]
+    fn parts_are_set_one_by_one_and_checked_when_read() {
+        let a =
+            SparseArray::zeros(StorageType::RowSparse, &Shape::new(&[4, 2]), DType::F32, Context::default()).unwrap();
+        a.set_values(&NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap()).unwrap();
+        assert!(a.check_format().is_err());
+        a.set_indices(0, &vector(&[1i64, 3])).unwrap();
+        assert!(a.check_format().is_ok());
+        assert!(a.set_indices(1, &vector(&[1i64])).is_err());
+        assert!(a.set_indices(0, &vector(&[1i32])).is_err());
+        assert!(a.set_values(&vector(&[1f32])).is_err());
+        let b = SparseArray::zeros(StorageType::RowSparse, a.shape(), DType::F32, Context::default()).unwrap();
+        b.copy_from(&a).unwrap();
+        assert_eq!(b.parts().unwrap().indices.to_vec::<i64>().unwrap(), [1, 3]);
+    }
+}
