@@ -5,3 +5,4 @@ pub mod c;
 mod guard;
 pub mod handle;
 mod jni;
+mod sparse;

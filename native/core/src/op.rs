@@ -170,6 +170,8 @@ pub struct SparseCall<'a> {
     pub outs: &'a [Array],
     /// Shapes of the outputs, hidden ones included.
     pub shapes: &'a [Shape],
+    /// Which outputs are wanted; what is made for the others does not matter.
+    pub wanted: &'a [bool],
     /// The operator on dense arrays: for stored values, or where the format helps no further.
     pub dense: DenseForm<'a>,
     /// The storage type that the rule gave.

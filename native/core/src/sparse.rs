@@ -160,6 +160,18 @@ impl SparseArray {
         Ok(array)
     }
 
+    /// Other values at the same places.
+    ///
+    /// # Errors
+    /// Values of another number; parts that do not fit together.
+    pub fn with_values(&self, data: NDArray) -> Result<SparseArray> {
+        let parts = self.parts()?;
+        if data.shape() != parts.data.shape() {
+            return Err(Error::Internal(format!("{data:?} cannot take the place of {:?}", parts.data)));
+        }
+        Ok(SparseArray::from_parts(self.storage_type, &self.shape, Parts { data, ..parts }, true))
+    }
+
     /// The storage type, which is not the default one.
     pub fn storage_type(&self) -> StorageType {
         self.storage_type

@@ -37,4 +37,5 @@ pub mod sort;
 pub mod sparse_reg;
 pub mod svm;
 pub mod update;
+pub mod sparse;
 pub mod zip;

@@ -17,6 +17,7 @@ pub mod rules;
 pub mod shape;
 pub mod sort;
 pub mod spatial;
+pub mod sparse;
 #[cfg(test)]
 #[allow(dead_code)] // Each family uses the part that it needs.
 mod testing;

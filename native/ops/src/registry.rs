@@ -72,6 +72,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::index::OPS,
     crate::sort::OPS,
     crate::spatial::OPS,
+    crate::sparse::OPS,
 ];
 
 struct Registry {

@@ -8,6 +8,7 @@ use ferromx_core::file_format::Loaded;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
+use ferromx_ops::sparse::cast::to_dense;
 
 use crate::arrays;
 use crate::executor::{Bound, Executor};
@@ -44,7 +45,10 @@ impl Network {
         let name = |n: String| n.strip_prefix("arg:").or(n.strip_prefix("aux:")).map_or(n.clone(), str::to_string);
         let params = (params.names.into_iter().zip(params.arrays))
             .filter_map(|(n, array)| Some((name(n), array?)))
-            .map(|(n, array)| Ok((n, if array.context() == context { array } else { array.to_context(context)? })))
+            .map(|(n, array)| {
+                let array = to_dense(&array)?;
+                Ok((n, if array.context() == context { array } else { array.to_context(context)? }))
+            })
             .collect::<Result<_>>()?;
         Ok(Network { symbol, params, dtypes, context })
     }

@@ -11,6 +11,8 @@ use ferromx_conformance::value::{Array, Tolerance};
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::file_format::{self, Loaded};
+use ferromx_core::sparse::Array;
+use ferromx_ops::sparse::cast::to_dense;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
@@ -64,9 +66,10 @@ fn same_arrays(loaded: &Loaded, expected: &[StoredParam]) -> Result<(), String> 
     }
     for (given, e) in loaded.arrays.iter().zip(expected) {
         let given = given.as_ref().ok_or_else(|| format!("{:?} is empty", e.name))?;
-        if e.storage != "default" {
-            return Err(format!("{:?} has storage {}", e.name, e.storage));
+        if e.storage != given.storage_type().name() {
+            return Err(format!("{:?} has storage {}, not {}", e.name, given.storage_type(), e.storage));
         }
+        let given = &to_dense(given).map_err(|e| e.to_string())?;
         let values = e.data.array().ok_or("no values are recorded")?;
         from_engine(given)
             .expect(&values, Tolerance { rtol: 0.0, atol: 0.0 })
@@ -77,9 +80,9 @@ fn same_arrays(loaded: &Loaded, expected: &[StoredParam]) -> Result<(), String> 
 
 #[test]
 fn a_loaded_array_file_is_saved_with_the_same_bytes() {
-    for file in ["dtypes.params", "no-elements.params", "unnamed.params", "no-arrays.params", "lenet-0030.params"] {
+    for file in ["dtypes.params", "sparse.params", "no-elements.params", "unnamed.params", "no-arrays.params", "lenet-0030.params"] {
         let loaded = file_format::load(&path(file)).unwrap();
-        let arrays: Vec<NDArray> = loaded.arrays.into_iter().map(Option::unwrap).collect();
+        let arrays: Vec<Array> = loaded.arrays.into_iter().map(Option::unwrap).collect();
         let copy = std::env::temp_dir().join(format!("ferromx-{}-{file}", std::process::id()));
         file_format::save(copy.to_str().unwrap(), &arrays, &loaded.names).unwrap();
         let saved = fs::read(&copy).unwrap();

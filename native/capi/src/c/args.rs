@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::sparse::Array;
 use ferromx_core::params::Attrs;
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::symbol::Symbol;
@@ -89,6 +90,11 @@ pub fn attrs(keys: *mut *const c_char, values: *mut *const c_char, n: usize) -> 
 /// The array of a handle.
 pub fn array(handle: NDArrayHandle) -> Result<NDArray> {
     handle::tensor(id(handle))?.array()
+}
+
+/// The arrays of `n` handles, whatever their storage.
+pub fn stored(handles: *const NDArrayHandle, n: usize, what: &str) -> Result<Vec<Array>> {
+    tensors(handles, n, what)?.iter().map(|t| t.stored()).collect()
 }
 
 /// The tensors of `n` handles.

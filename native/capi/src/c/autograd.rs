@@ -112,7 +112,8 @@ pub extern "C" fn MXAutogradBackwardEx(
             return Ok(());
         }
         let mut ret = Ret::new();
-        put(grad_stypes, ret.list(vec![0 as c_int; gradients.len()]), "grad_stypes")?;
+        let types = gradients.iter().map(|g| g.stored().map(|a| a.storage_type() as c_int));
+        put(grad_stypes, ret.list(types.collect::<Result<_>>()?), "grad_stypes")?;
         put(grad_handles, ret.list(gradients.into_iter().map(|g| raw(insert_tensor(g))).collect()), "grad_handles")?;
         ret.keep("MXAutogradBackwardEx");
         Ok(())

@@ -6,11 +6,11 @@ use ferromx_core::error::Result;
 use ferromx_core::file_format::{self, Loaded};
 use ferromx_runtime::imperative::Tensor;
 
-use super::args::{array, arrays, put, raw, slice, text, texts};
+use super::args::{id, put, raw, slice, stored, text, texts};
 use super::guard;
 use super::ret::{Ret, put_handle};
 use super::types::NDArrayHandle;
-use crate::handle::insert_tensor;
+use crate::handle::{insert_tensor, tensor};
 
 fn put_loaded(
     function: &'static str,
@@ -40,7 +40,7 @@ pub extern "C" fn MXNDArraySave(
     keys: *mut *const c_char,
 ) -> c_int {
     guard(|| {
-        let arrays = arrays(args, num_args as usize, "args")?;
+        let arrays = stored(args, num_args as usize, "args")?;
         let names = if keys.is_null() { Vec::new() } else { texts(keys, num_args as usize, "keys")? };
         file_format::save(&text(fname, "fname")?, &arrays, &names)
     })
@@ -86,7 +86,7 @@ pub extern "C" fn MXNDArraySaveRawBytes(
     out_buf: *mut *const c_char,
 ) -> c_int {
     guard(|| {
-        let bytes = file_format::array_to_bytes(&array(handle)?);
+        let bytes = file_format::array_to_bytes(&tensor(id(handle))?.stored()?)?;
         let mut ret = Ret::new();
         put(out_size, bytes.len(), "out_size")?;
         put(out_buf, ret.list(bytes).cast::<c_char>().cast_const(), "out_buf")?;

@@ -1,9 +1,10 @@
 //! Operators on arrays, one call at a time.
 
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 
 use ferromx_core::error::Result;
-use ferromx_runtime::imperative;
+use ferromx_runtime::imperative::{self, Tensor};
 
 use super::args::{count, get, id, pairs, put, tensors};
 use super::guard;
@@ -27,14 +28,20 @@ fn invoke(
         put(num_outputs, 0, "num_outputs")?;
         let results = imperative::call(name, attrs, &inputs, &[])?;
         put(num_outputs, results.len() as c_int, "num_outputs")?;
-        let (handles, storage_types) = invoked(results.into_iter().map(insert_tensor));
+        let types = storage_types(&results);
+        let (handles, storage_types) = invoked(results.into_iter().map(insert_tensor), types);
         put(outputs, handles, "outputs")?;
         return Ok(storage_types);
     }
     let n = count(get(num_outputs, "num_outputs")?, "num_outputs")?;
     let given = tensors(given, n, "outputs")?;
     imperative::call(name, attrs, &inputs, &given)?;
-    Ok(invoked(std::iter::repeat_n(0, n)).1)
+    Ok(invoked(std::iter::empty(), storage_types(&given)).1)
+}
+
+/// The codes of the storage types of tensors that hold arrays.
+fn storage_types(tensors: &[Arc<Tensor>]) -> impl Iterator<Item = c_int> {
+    tensors.iter().map(|t| t.stored().map_or(-1, |a| a.storage_type() as c_int))
 }
 
 /// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
@@ -55,7 +62,7 @@ pub extern "C" fn MXImperativeInvoke(
     })
 }
 
-/// As `MXImperativeInvoke`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+/// As `MXImperativeInvoke`, and gives the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXImperativeInvokeEx(
     creator: AtomicSymbolCreator,

@@ -17,6 +17,7 @@ mod packed;
 mod predict;
 mod ret;
 mod simple_bind;
+mod sparse;
 mod symbol;
 mod types;
 

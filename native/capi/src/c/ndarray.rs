@@ -37,7 +37,7 @@ fn put_shape<N: Number, D: Number>(
     data: *mut *const D,
 ) -> Result<()> {
     let tensor = tensor(id(handle))?;
-    let shape = if tensor.is_empty() { Shape::unknown() } else { tensor.array()?.shape().clone() };
+    let shape = if tensor.is_empty() { Shape::unknown() } else { tensor.stored()?.shape().clone() };
     let dims = semantics::shape_to_user(&shape);
     let mut ret = Ret::new();
     put(ndim, N::from_i64(dims.as_ref().map_or(-1, |d| d.len() as i64))?, "out_dim")?;
@@ -228,7 +228,7 @@ pub extern "C" fn MXNDArrayGetShapeEx64(
 pub extern "C" fn MXNDArrayGetDType(handle: NDArrayHandle, out_dtype: *mut c_int) -> c_int {
     guard(|| {
         let tensor = tensor(id(handle))?;
-        put(out_dtype, if tensor.is_empty() { -1 } else { tensor.array()?.dtype().code() }, "out_dtype")
+        put(out_dtype, if tensor.is_empty() { -1 } else { tensor.stored()?.dtype().code() }, "out_dtype")
     })
 }
 
@@ -241,16 +241,10 @@ pub extern "C" fn MXNDArrayGetContext(
 ) -> c_int {
     guard(|| {
         let tensor = tensor(id(handle))?;
-        let context = if tensor.is_empty() { None } else { Some(tensor.array()?.context()) };
+        let context = if tensor.is_empty() { None } else { Some(tensor.stored()?.context()) };
         put(out_dev_type, context.map_or(0, |c| c.device_type as c_int), "out_dev_type")?;
         put(out_dev_id, context.map_or(0, |c| c.device_id), "out_dev_id")
     })
-}
-
-/// Gives the storage type: 0 is dense, -1 an array that nothing was written to.
-#[unsafe(no_mangle)]
-pub extern "C" fn MXNDArrayGetStorageType(handle: NDArrayHandle, out_storage_type: *mut c_int) -> c_int {
-    guard(|| put(out_storage_type, if tensor(id(handle))?.is_empty() { -1 } else { 0 }, "out_storage_type"))
 }
 
 /// Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
@@ -273,28 +267,6 @@ pub extern "C" fn MXNDArraySyncCopyToCPU(handle: NDArrayHandle, data: *mut c_voi
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCopyFromCPU(handle: NDArrayHandle, data: *const c_void, size: usize) -> c_int {
     guard(|| copy_from(&array(handle)?, data, size))
-}
-
-/// Copies one array over another; `i` is -1 because dense arrays have no further parts.
-#[unsafe(no_mangle)]
-pub extern "C" fn MXNDArraySyncCopyFromNDArray(
-    handle_dst: NDArrayHandle,
-    handle_src: NDArrayHandle,
-    i: c_int,
-) -> c_int {
-    guard(|| {
-        ensure!(i == -1, "part {i} was asked for, but dense arrays have one part: use -1");
-        array(handle_dst)?.copy_from(&array(handle_src)?)
-    })
-}
-
-/// Checks that a handle is good. Dense arrays have no format to check.
-#[unsafe(no_mangle)]
-pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
-    guard(|| {
-        let _ = full_check;
-        array(handle).map(|_| ())
-    })
 }
 
 /// Waits until the array can be read. Operators have finished when their call returns, so it always can.

@@ -8,6 +8,8 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::file_format;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::sparse::Array;
+use ferromx_ops::sparse::cast::to_dense;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::predict::Network;
@@ -50,7 +52,8 @@ impl NdList {
     fn read(bytes: &[u8]) -> Result<NdList> {
         let loaded = file_format::from_bytes(bytes, "the buffer")?;
         let mut names = loaded.names.into_iter();
-        let item = |array: Option<NDArray>| {
+        let item = |array: Option<Array>| {
+            let array = array.as_ref().map(to_dense).transpose()?;
             let name = CString::new(names.next().unwrap_or_default().replace('\0', "\\0")).unwrap_or_default();
             let data = array.as_ref().map(NDArray::to_vec_as).transpose()?.unwrap_or_default();
             let dims = array.iter().flat_map(|a| a.shape().dims());

@@ -117,13 +117,16 @@ pub fn put_handle(out: *mut *mut c_void, new: impl FnOnce() -> Result<u64>) -> R
     put(out, raw(new()?), "out")
 }
 
-/// The handles of an operator's outputs and as many dense storage types, valid until this is called on this thread again.
-pub fn invoked(handles: impl Iterator<Item = u64>) -> (*mut NDArrayHandle, *const c_int) {
+/// The handles of an operator's outputs and their storage types, valid until this is called on this thread again.
+pub fn invoked(
+    handles: impl Iterator<Item = u64>,
+    storage_types: impl Iterator<Item = c_int>,
+) -> (*mut NDArrayHandle, *const c_int) {
     INVOKED.with_borrow_mut(|last| {
         last.handles.clear();
         last.handles.extend(handles.map(raw));
         last.storage_types.clear();
-        last.storage_types.resize(last.handles.len(), 0);
+        last.storage_types.extend(storage_types);
         (last.handles.as_mut_ptr(), last.storage_types.as_ptr())
     })
 }

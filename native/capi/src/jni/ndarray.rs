@@ -5,6 +5,7 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::Error;
 use ferromx_core::file_format;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::{dispatch, storage};
 use ferromx_runtime::imperative::{self, Tensor};
 use ferromx_runtime::{arrays, semantics};
@@ -16,14 +17,19 @@ use jni::objects::{
 use jni::sys::{jboolean, jbyte, jdouble, jint, jlong};
 use jni::{jni_sig, jni_str};
 
-use super::{JniError, Result, longs, native, new_longs, new_strings, same_length, string, strings};
+use super::{JniError, Result, ints, longs, native, new_longs, new_strings, same_length, string, strings};
 use crate::handle::{self, insert_tensor, tensor};
+use crate::sparse;
 
 fn array(handle: jlong) -> Result<NDArray> {
     Ok(tensor(handle as u64)?.array()?)
 }
 
-fn wrap(array: NDArray) -> jlong {
+fn stored(handle: jlong) -> Result<Array> {
+    Ok(tensor(handle as u64)?.stored()?)
+}
+
+fn wrap(array: impl Into<Array>) -> jlong {
     insert_tensor(Tensor::new(array)) as jlong
 }
 
@@ -91,10 +97,6 @@ fn get<J: TypeArray + Copy, T: Element>(
     Ok(target.set_region(env, target_offset, &values)?)
 }
 
-fn no_sparse<T>() -> Result<T> {
-    Err(Error::Unsupported("sparse arrays are not there in this version: use default storage".into()).into())
-}
-
 native! {
     fn Java_org_apache_mxnet_LibInfo_ndarrayCreate(
         env, shape: JLongArray<'l>, dev_type: jint, dev_id: jint, _delay: jboolean, dtype: jint) -> jlong
@@ -104,10 +106,15 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayCreateSparse(
-        _env, _stype: jint, _shape: JLongArray<'l>, _dev_type: jint, _dev_id: jint, _delay: jboolean, _dtype: jint,
-        _aux_types: JIntArray<'l>, _aux_ndims: JIntArray<'l>, _aux_shapes: JLongArray<'l>) -> jlong
+        env, stype: jint, shape: JLongArray<'l>, dev_type: jint, dev_id: jint, _delay: jboolean, dtype: jint,
+        aux_types: JIntArray<'l>, _aux_ndims: JIntArray<'l>, _aux_shapes: JLongArray<'l>) -> jlong
     {
-        no_sparse()
+        for code in ints(env, &aux_types, "auxTypes")? {
+            sparse::check_index_type(arrays::dtype_of_code(code)?)?;
+        }
+        let shape = semantics::shape_from_user(Some(&longs(env, &shape, "shape")?))?;
+        let (dtype, context) = (arrays::dtype_of_code(dtype)?, Context::from_codes(dev_type, dev_id)?);
+        Ok(wrap(SparseArray::zeros(StorageType::from_code(stype)?, &shape, dtype, context)?))
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayFree(_env, handle: jlong) {
@@ -115,24 +122,24 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayShape(env, handle: jlong) -> JLongArray<'l> {
-        let a = array(handle)?;
+        let a = stored(handle)?;
         new_longs(env, a.shape().dims())
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarraySize(_env, handle: jlong) -> jlong {
-        Ok(array(handle)?.len() as jlong)
+        Ok(stored(handle)?.shape().checked_elements()? as jlong)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayDType(_env, handle: jlong) -> jint {
-        Ok(array(handle)?.dtype().code())
+        Ok(stored(handle)?.dtype().code())
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayStorageType(_env, handle: jlong) -> jint {
-        array(handle).map(|_| 0)
+        Ok(stored(handle)?.storage_type() as jint)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayContext(_env, handle: jlong) -> jlong {
-        let context = array(handle)?.context();
+        let context = stored(handle)?.context();
         Ok(((context.device_type as jlong) << 32) | jlong::from(context.device_id))
     }
 
@@ -152,7 +159,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayWaitToRead(_env, handle: jlong) {
-        array(handle).map(|_| ())
+        stored(handle).map(|_| ())
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayWaitAll(_env) {
@@ -160,18 +167,15 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayCopyFromNDArray(_env, target: jlong, source: jlong, locator: jint) {
-        if locator != -1 {
-            return no_sparse();
-        }
-        Ok(array(target)?.copy_from(&array(source)?)?)
+        Ok(sparse::copy_part(&*tensor(target as u64)?, &*tensor(source as u64)?, locator)?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetData(_env, _handle: jlong) -> jlong {
-        no_sparse()
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetData(_env, handle: jlong) -> jlong {
+        Ok(wrap(sparse::values(&*tensor(handle as u64)?)?))
     }
 
-    fn Java_org_apache_mxnet_LibInfo_ndarrayGetAux(_env, _handle: jlong, _index: jint) -> jlong {
-        no_sparse()
+    fn Java_org_apache_mxnet_LibInfo_ndarrayGetAux(_env, handle: jlong, index: jint) -> jlong {
+        Ok(wrap(sparse::index_array(&*tensor(handle as u64)?, index.into())?))
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarraySetFloats(
@@ -266,7 +270,7 @@ native! {
         env, file: JString<'l>, handles: JLongArray<'l>, names: JObjectArray<'l, JString<'l>>)
     {
         let path = string(env, &file, "fileName")?;
-        let arrays = longs(env, &handles, "handles")?.into_iter().map(array).collect::<Result<Vec<_>>>()?;
+        let arrays = longs(env, &handles, "handles")?.into_iter().map(stored).collect::<Result<Vec<_>>>()?;
         let names = if names.is_null() { Vec::new() } else { strings(env, &names, "names")? };
         if !names.is_empty() {
             same_length(names.len(), arrays.len(), "names", "arrays")?;
@@ -284,7 +288,7 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarraySaveRawBytes(env, handle: jlong) -> JByteArray<'l> {
-        Ok(env.byte_array_from_slice(&file_format::array_to_bytes(&array(handle)?))?)
+        Ok(env.byte_array_from_slice(&file_format::array_to_bytes(&stored(handle)?)?)?)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayLoadFromRawBytes(env, bytes: JByteArray<'l>) -> jlong {

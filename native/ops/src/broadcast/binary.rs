@@ -55,16 +55,21 @@ pub const LHS_RHS: &[ArgDef] = &[
 /// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(pass, minus));
 /// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
 /// ```
-/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output.
+/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output. With `keeps_csr`
+/// before the name, csr by dense is csr.
 macro_rules! broadcast_op {
-    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
+    (keeps_csr $($operator:tt)+) => {
+        broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
+    };
+    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
         pub static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
             .forward(forward::<$F>)
-            .grad(broadcast_op!(@grad $($grad)+));
+            .grad(broadcast_op!(@grad $($grad)+))
+            $($sparse)*;
     };
     (@grad zero) => { Grad::Zero };
     (@grad sums($lhs:expr, $rhs:expr)) => { Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs), None) };
@@ -80,15 +85,16 @@ macro_rules! broadcast_op {
             Ok(())
         })
     };
+    ($name:ident: $($operator:tt)+) => { broadcast_op!(@def [] $name: $($operator)+); };
 }
 
 broadcast_op!(ADD: "broadcast_add" ["_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"],
     "The sum lhs + rhs with broadcasting.", Add, sums(pass, pass));
 broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"],
     "The difference lhs - rhs with broadcasting.", Sub, sums(pass, minus));
-broadcast_op!(MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
+broadcast_op!(keeps_csr MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
     "The product lhs * rhs with broadcasting.", Mul, grad(other::<Mul>, other::<Mul>));
-broadcast_op!(DIV: "broadcast_div" ["_sparse_broadcast_div"],
+broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
     "The quotient lhs / rhs with broadcasting; integers are truncated, and give 0 where they are divided by 0.",
     Div, grad(other::<Div>, both::<DivB>));
 broadcast_op!(MOD: "broadcast_mod",

@@ -40,12 +40,12 @@ pub static OPS: &[&OpDef] = &[
 pub const LHS_RHS: &[ArgDef] =
     &[arg("lhs", "The first array."), arg("rhs", "The second array, of the same shape and type.")];
 
-binary!(ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"], "The sum, element by element: lhs + rhs.",
+binary!(sparse(merged_rule, merged) ADD: "elemwise_add" ["_Plus", "_add", "_plus", "_sparse_elemwise_add"], "The sum, element by element: lhs + rhs.",
     Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
-binary!(SUB: "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
+binary!(sparse(merged_rule, merged) SUB: "elemwise_sub" ["_Minus", "_minus", "_sparse_elemwise_sub", "_sub"],
     "The difference, element by element: lhs - rhs.",
     Sub, graph = |g, n| (n.ograds[0], g.op("negative", n.ograds[0])?));
-binary!(MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"], "The product, element by element: lhs * rhs.",
+binary!(sparse(product_rule, product) MUL: "elemwise_mul" ["_Mul", "_mul", "_sparse_elemwise_mul"], "The product, element by element: lhs * rhs.",
     Mul, graph = |g, n| (g.mul(n.ograds[0], n.inputs[1])?, g.mul(n.ograds[0], n.inputs[0])?));
 binary!(DIV: "elemwise_div" ["_Div", "_div", "_sparse_elemwise_div"],
 "The quotient, element by element: lhs / rhs. Integers are truncated, and give 0 where they are divided by 0.",
@@ -54,14 +54,14 @@ Div, df = (DivA, DivB), graph = |g, n| {
     let minus = g.op("negative", d)?;
     (d, g.mul(minus, n.outputs[0])?)
 });
-binary!(SCATTER_DIV: "_scatter_elemwise_div",
+binary!(sparse(scatter_rule, each_stored) SCATTER_DIV: "_scatter_elemwise_div",
 "The quotient, element by element: lhs / rhs; of a sparse lhs the stored elements only, so that the result is as sparse.",
 Div, df = (DivA, DivB), graph = |g, n| {
     let d = g.div(n.ograds[0], n.inputs[1])?;
     let minus = g.op("negative", d)?;
     (d, g.mul(minus, n.outputs[0])?)
 });
-binary!(GRAD_ADD: "_grad_add", "The sum of two gradients of one array: lhs + rhs.",
+binary!(sparse(merged_rule, merged) GRAD_ADD: "_grad_add", "The sum of two gradients of one array: lhs + rhs.",
     Add, graph = |_g, n| (n.ograds[0], n.ograds[0]));
 binary!(MOD: "_mod" ["_Mod"],
 "The remainder of lhs / rhs with the sign of rhs, as in Python; 0 where rhs is 0. The gradient takes the integer quotient \
@@ -81,15 +81,15 @@ Power, df = (PowerA, PowerB), graph = |g, n| {
     let db = g.mul(n.outputs[0], log)?;
     (g.mul(n.ograds[0], da)?, g.mul(n.ograds[0], db)?)
 });
-binary!(HYPOT: "_hypot" ["_Hypot"], "The hypotenuse for given legs: sqrt(lhs^2 + rhs^2).",
+binary!(sparse(merged_rule, merged) HYPOT: "_hypot" ["_Hypot"], "The hypotenuse for given legs: sqrt(lhs^2 + rhs^2).",
 Hypot, df = (HypotA, HypotB), graph = |g, n| {
     let d = g.div(n.ograds[0], n.outputs[0])?;
     (g.mul(d, n.inputs[0])?, g.mul(d, n.inputs[1])?)
 });
-binary!(MAXIMUM: "_maximum" ["_Maximum"],
+binary!(sparse(merged_rule, merged) MAXIMUM: "_maximum" ["_Maximum"],
     "The larger element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
     Maximum, df = (MaximumA, MaximumB), graph = |g, n| choose(g, n, "_greater_equal", "_lesser")?);
-binary!(MINIMUM: "_minimum" ["_Minimum"],
+binary!(sparse(merged_rule, merged) MINIMUM: "_minimum" ["_Minimum"],
     "The smaller element of the two, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
     Minimum, df = (MinimumA, MinimumB), graph = |g, n| choose(g, n, "_lesser_equal", "_greater")?);
 
@@ -114,6 +114,7 @@ pub static ADD_N: OpDef = OpDef::new("add_n")
     .doc("The sum of all inputs, element by element. They have one shape and type.")
     .variadic("args", "The arrays to add.", "num_args")
     .forward(add_n)
+    .sparse(crate::sparse::merged_rows_rule, crate::sparse::merged)
     .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]); n.inputs.len()])))
     .inplace(&[(0, 0)])
     .pointwise();

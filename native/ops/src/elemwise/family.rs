@@ -324,9 +324,12 @@ impl Graph<'_> {
 /// ```
 /// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
 /// same derivative made of operators, from which higher derivatives come (`none` if there are no operators for it). `df = 0` is
-/// a gradient of zero.
+/// a gradient of zero. A function that is zero for zero is marked by `keeps_zero` before its name: sparse arrays stay sparse.
 macro_rules! unary {
-    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
+    (keeps_zero $($operator:tt)+) => {
+        unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $($operator)+);
+    };
+    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
      f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? df $($grad:tt)+) => {
         pub static $name: OpDef = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
@@ -337,6 +340,7 @@ macro_rules! unary {
                 .grad(unary!(@grad df $($grad)+))
                 .inplace(&[(0, 0)])
                 .pointwise()
+                $($sparse)*
         };
     };
     (@grad df = 0 $(,)?) => { Grad::Zero };
@@ -364,6 +368,7 @@ macro_rules! unary {
     (@backward $F:ident) => {
         Backward::new(family::unary_backward::<$F>).inplace(&[(0, 0), (1, 0)]).pointwise()
     };
+    ($name:ident: $($operator:tt)+) => { unary!(@def [] $name: $($operator)+); };
 }
 pub(crate) use unary;
 
@@ -375,9 +380,13 @@ pub(crate) use unary;
 /// binary!(EQUAL: "_equal", "Whether they are equal.", Equal, df = 0);
 /// ```
 /// `graph` gives the gradients of both inputs as operators. Where they would be several passes over memory, `df` gives the
-/// partial derivatives as formulas, which run in one; `graph` then serves higher derivatives.
+/// partial derivatives as formulas, which run in one; `graph` then serves higher derivatives. `sparse(rule, function)` before the
+/// name declares the form for sparse arrays.
 macro_rules! binary {
-    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
+    (sparse($rule:ident, $run:ident) $($operator:tt)+) => {
+        binary!(@def [.sparse(crate::sparse::$rule, crate::sparse::$run)] $($operator)+);
+    };
+    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident, $($grad:tt)+) => {
         pub static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
@@ -385,7 +394,8 @@ macro_rules! binary {
             .forward(family::binary_kernel::<$F>)
             .grad(binary!(@grad $($grad)+))
             .inplace(&[(0, 0), (1, 0)])
-            .pointwise();
+            .pointwise()
+            $($sparse)*;
     };
     (@grad df = 0) => { Grad::Zero };
     (@grad graph = |$g:ident, $n:ident| $graph:expr) => { Grad::Compose(binary!(@compose $g $n $graph)) };
@@ -403,6 +413,7 @@ macro_rules! binary {
         };
         COMPOSE
     }};
+    ($name:ident: $($operator:tt)+) => { binary!(@def [] $name: $($operator)+); };
 }
 pub(crate) use binary;
 
@@ -415,9 +426,13 @@ pub(crate) use binary;
 /// scalar!(EQUAL: "_equal_scalar", "Whether it is equal.", Equal(x, s), Grad::Zero);
 /// ```
 /// `graph` gives the gradient as operators; where there is a `df`, a formula applied to the same operands, it serves higher
-/// derivatives.
+/// derivatives. `sparse(rule)` before the name tells when zero stays zero, so that sparse arrays stay sparse.
 macro_rules! scalar {
-    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
+    (sparse($rule:expr) $($operator:tt)+) => {
+        scalar!(@def [.sparse($rule, crate::sparse::on_values)] $($operator)+);
+    };
+    (@def [$($sparse:tt)*]
+     $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr, $F:ident($a:ident, $b:ident), $($grad:tt)+) => {
         pub static $name: OpDef = OpDef::new($op)
             $(.aliases(&[$($alias),+]))?
             .doc($doc)
@@ -427,7 +442,8 @@ macro_rules! scalar {
             .forward(scalar!(@forward $a $F))
             .grad(scalar!(@grad $a $($grad)+))
             .inplace(&[(0, 0)])
-            .pointwise();
+            .pointwise()
+            $($sparse)*;
     };
     (@forward x $F:ident) => { forward::<$F> };
     (@forward s $F:ident) => { reverse::<$F> };
@@ -453,5 +469,6 @@ macro_rules! scalar {
         };
         COMPOSE
     }};
+    ($name:ident: $($operator:tt)+) => { scalar!(@def [] $name: $($operator)+); };
 }
 pub(crate) use scalar;

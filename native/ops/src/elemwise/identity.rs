@@ -38,7 +38,8 @@ pub static COPY: OpDef = OpDef::new("_copy")
     .doc("A copy of the input.")
     .forward(copy)
     .grad(Grad::Compose(PASS_BACK))
-    .inplace(&[(0, 0)]);
+    .inplace(&[(0, 0)])
+    .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
     .doc("A copy of the input, which graphs put where an array passes from one device to another.")
@@ -64,14 +65,16 @@ pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .doc("A copy of the input through which no gradient flows back: it counts as a constant.")
     .forward(copy)
     .grad(Grad::Zero)
-    .inplace(&[(0, 0)]);
+    .inplace(&[(0, 0)])
+    .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
     .aliases(&["_sparse_make_loss"])
     .doc("Makes any expression a loss: the output is the input, and its gradient is 1, whatever the gradient of the output.")
     .forward(copy)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("ones_like", &[n.inputs[0]], &[])?)])))
-    .inplace(&[(0, 0)]);
+    .inplace(&[(0, 0)])
+    .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
     .doc("A copy of lhs, which must have the shape and type of rhs; the elements of rhs do not matter.")
@@ -219,7 +222,8 @@ pub static ZEROS_LIKE: OpDef = OpDef::new("zeros_like")
         Ok(())
     })
     .grad(Grad::Zero)
-    .inplace(&[(0, 0)]);
+    .inplace(&[(0, 0)])
+    .sparse(crate::sparse::zeros_rule, crate::sparse::zeros);
 
 pub static ONES_LIKE: OpDef = OpDef::new("ones_like")
     .doc("Ones in the shape and type of the input.")

@@ -129,6 +129,13 @@ pub static CLIP: OpDef = OpDef::new("clip")
         let p = ctx.params::<ClipParam>();
         two_scalars::<Clip>(ctx, &ins[0], f64::from(p.a_min), f64::from(p.a_max), &mut outs[0])
     })
+    .sparse(
+        |p, ins, out| {
+            let ClipParam { a_min, a_max } = p.get::<ClipParam>();
+            if *a_min <= 0.0 && *a_max >= 0.0 { crate::sparse::keeps_zero(p, ins, out) } else { None }
+        },
+        crate::sparse::on_values,
+    )
     .grad(Grad::Kernel(Backward::new(clip_backward).inputs(Deps::Some(&[0])).inplace(&[(0, 0)]), Some(CLIP_COMPOSE)))
     .inplace(&[(0, 0)])
     .pointwise();

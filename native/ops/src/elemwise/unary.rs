@@ -68,29 +68,29 @@ macro_rules! sign {
     };
 }
 
-unary!(ABS: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
+unary!(keeps_zero ABS: "abs" ["_sparse_abs"], "The absolute value: abs([-2, 0, 3]) = [2, 0, 3].",
     f = |x| x.abs(), int = |x| x.wrapping_abs(),
     df(Input) = |x| sign!(x), graph = |g, x| g.op("sign", x));
 
-unary!(SIGN: "sign" ["_sparse_sign"], "The sign: -1 for negative, 0 for zero, 1 for positive elements.",
+unary!(keeps_zero SIGN: "sign" ["_sparse_sign"], "The sign: -1 for negative, 0 for zero, 1 for positive elements.",
     f = |x| sign!(x), int = |x| x.signum(), df = 0);
-unary!(ROUND: "round" ["_sparse_round"], "The nearest integer, halves away from zero: round([-1.5, 1.5, 2.5]) = [-2, 2, 3].",
+unary!(keeps_zero ROUND: "round" ["_sparse_round"], "The nearest integer, halves away from zero: round([-1.5, 1.5, 2.5]) = [-2, 2, 3].",
     f = |x| x.round(), int = |x| x, df = 0);
-unary!(RINT: "rint" ["_sparse_rint"], "The nearest integer, halves downwards: rint([-1.5, 1.5, 2.5]) = [-2, 1, 2].",
+unary!(keeps_zero RINT: "rint" ["_sparse_rint"], "The nearest integer, halves downwards: rint([-1.5, 1.5, 2.5]) = [-2, 1, 2].",
     f = |x| math::rint(x), int = |x| x, df = 0);
-unary!(CEIL: "ceil" ["_sparse_ceil"], "The smallest integer that is not below: ceil([-1.5, 1.5]) = [-1, 2].",
+unary!(keeps_zero CEIL: "ceil" ["_sparse_ceil"], "The smallest integer that is not below: ceil([-1.5, 1.5]) = [-1, 2].",
     f = |x| x.ceil(), int = |x| x, df = 0);
-unary!(FLOOR: "floor" ["_sparse_floor"], "The largest integer that is not above: floor([-1.5, 1.5]) = [-2, 1].",
+unary!(keeps_zero FLOOR: "floor" ["_sparse_floor"], "The largest integer that is not above: floor([-1.5, 1.5]) = [-2, 1].",
     f = |x| x.floor(), int = |x| x, df = 0);
-unary!(TRUNC: "trunc" ["_sparse_trunc"], "The integer part, towards zero: trunc([-1.5, 1.5]) = [-1, 1].",
+unary!(keeps_zero TRUNC: "trunc" ["_sparse_trunc"], "The integer part, towards zero: trunc([-1.5, 1.5]) = [-1, 1].",
     f = |x| x.trunc(), int = |x| x, df = 0);
-unary!(FIX: "fix" ["_sparse_fix"], "The nearest integer towards zero; the same as trunc.",
+unary!(keeps_zero FIX: "fix" ["_sparse_fix"], "The nearest integer towards zero; the same as trunc.",
     f = |x| x.trunc(), int = |x| x, df = 0);
 
-unary!(SQUARE: "square" ["_sparse_square"], "The square: x^2. Integers wrap around.",
+unary!(keeps_zero SQUARE: "square" ["_sparse_square"], "The square: x^2. Integers wrap around.",
     f = |x| x * x, int = |x| x.wrapping_mul(x),
     df(Input) = |x| 2.0 * x, graph = |g, x| g.scale(x, 2.0));
-unary!(SQRT: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
+unary!(keeps_zero SQRT: "sqrt" ["_sparse_sqrt"], "The square root; NaN for negative elements.",
     f = |x| x.sqrt(), df(Output) = |y| 0.5 / y, graph = |g, y| g.with("_rdiv_scalar", y, 0.5));
 unary!(RSQRT: "rsqrt" ["_sparse_rsqrt"], "The reciprocal of the square root: 1 / sqrt(x).",
 f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x| {
@@ -98,7 +98,7 @@ f = |x| math::rsqrt(x), df(Input) = |x| -0.5 * math::rsqrt(x) / x, graph = |g, x
     let y = g.div(y, x)?;
     g.scale(y, -0.5)
 });
-unary!(CBRT: "cbrt" ["_sparse_cbrt"], "The cube root, also of negative elements.",
+unary!(keeps_zero CBRT: "cbrt" ["_sparse_cbrt"], "The cube root, also of negative elements.",
 f = |x| math::cbrt(x), df(Output) = |y| 1.0 / (3.0 * y * y), graph = |g, y| {
     let y2 = g.op("square", y)?;
     g.with("_rdiv_scalar", y2, 1.0 / 3.0)
@@ -114,7 +114,7 @@ f = |x| 1.0 / x, df(Output) = |y| -y * y, graph = |g, y| {
     let y2 = g.op("square", y)?;
     g.op("negative", y2)
 });
-unary!(NEGATIVE: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
+unary!(keeps_zero NEGATIVE: "negative" ["_sparse_negative"], "The elements with the opposite sign.",
 f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
     let ones = g.op("ones_like", x)?;
     g.op("negative", ones)
@@ -122,7 +122,7 @@ f = |x| -x, int = |x| x.wrapping_neg(), df(Input) = |_x| -1.0, graph = |g, x| {
 
 unary!(EXP: "exp" ["_sparse_exp"], "The exponential: e^x.",
     f = |x| math::exp(x), df(Output) = |y| y, graph = |g, y| g.same(y));
-unary!(EXPM1: "expm1" ["_sparse_expm1"], "e^x - 1, accurate near 0.",
+unary!(keeps_zero EXPM1: "expm1" ["_sparse_expm1"], "e^x - 1, accurate near 0.",
     f = |x| math::expm1(x), df(Input) = |x| math::exp(x), graph = |g, x| g.op("exp", x));
 unary!(LOG: "log" ["_sparse_log"], "The natural logarithm; -inf at 0, NaN for negative elements.",
     f = |x| math::log(x), df(Input) = |x| 1.0 / x, graph = |g, x| g.op("reciprocal", x));
@@ -132,25 +132,25 @@ unary!(LOG2: "log2" ["_sparse_log2"], "The logarithm to base 2.",
 unary!(LOG10: "log10" ["_sparse_log10"], "The logarithm to base 10.",
     f = |x| math::log10(x), df(Input) = |x| 0.434_294_481_903_251_83 / x,
     graph = |g, x| g.with("_rdiv_scalar", x, std::f64::consts::LOG10_E));
-unary!(LOG1P: "log1p" ["_sparse_log1p"], "log(1 + x), accurate near 0.",
+unary!(keeps_zero LOG1P: "log1p" ["_sparse_log1p"], "log(1 + x), accurate near 0.",
 f = |x| math::log1p(x), df(Input) = |x| 1.0 / (1.0 + x), graph = |g, x| {
     let x = g.affine(x, 1.0, 1.0)?;
     g.op("reciprocal", x)
 });
 
-unary!(SIN: "sin" ["_sparse_sin"], "The sine of angles in radians.",
+unary!(keeps_zero SIN: "sin" ["_sparse_sin"], "The sine of angles in radians.",
     f = |x| math::sin(x), df(Input) = |x| math::cos(x), graph = |g, x| g.op("cos", x));
 unary!(COS: "cos" ["_sparse_cos"], "The cosine of angles in radians.",
 f = |x| math::cos(x), df(Input) = |x| -math::sin(x), graph = |g, x| {
     let s = g.op("sin", x)?;
     g.op("negative", s)
 });
-unary!(TAN: "tan" ["_sparse_tan"], "The tangent of angles in radians.",
+unary!(keeps_zero TAN: "tan" ["_sparse_tan"], "The tangent of angles in radians.",
 f = |x| math::tan(x), df(Output) = |y| y * y + 1.0, graph = |g, y| {
     let y2 = g.op("square", y)?;
     g.affine(y2, 1.0, 1.0)
 });
-unary!(ARCSIN: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside of [-1, 1].",
+unary!(keeps_zero ARCSIN: "arcsin" ["_sparse_arcsin"], "The inverse sine in radians, from -pi/2 to pi/2; NaN outside of [-1, 1].",
 f = |x| math::asin(x), df(Input) = |x| 1.0 / (1.0 - x * x).sqrt(), graph = |g, x| {
     let x2 = g.op("square", x)?;
     let d = g.with("_rminus_scalar", x2, 1.0)?;
@@ -163,22 +163,22 @@ f = |x| math::acos(x), df(Input) = |x| -1.0 / (1.0 - x * x).sqrt(), graph = |g, 
     let d = g.op("rsqrt", d)?;
     g.op("negative", d)
 });
-unary!(ARCTAN: "arctan" ["_sparse_arctan"], "The inverse tangent in radians, from -pi/2 to pi/2.",
+unary!(keeps_zero ARCTAN: "arctan" ["_sparse_arctan"], "The inverse tangent in radians, from -pi/2 to pi/2.",
 f = |x| math::atan(x), df(Input) = |x| 1.0 / (1.0 + x * x), graph = |g, x| {
     let x2 = g.op("square", x)?;
     let d = g.affine(x2, 1.0, 1.0)?;
     g.op("reciprocal", d)
 });
-unary!(SINH: "sinh" ["_sparse_sinh"], "The hyperbolic sine: (e^x - e^-x) / 2.",
+unary!(keeps_zero SINH: "sinh" ["_sparse_sinh"], "The hyperbolic sine: (e^x - e^-x) / 2.",
     f = |x| math::sinh(x), df(Input) = |x| math::cosh(x), graph = |g, x| g.op("cosh", x));
 unary!(COSH: "cosh" ["_sparse_cosh"], "The hyperbolic cosine: (e^x + e^-x) / 2.",
     f = |x| math::cosh(x), df(Input) = |x| math::sinh(x), graph = |g, x| g.op("sinh", x));
-unary!(TANH: "tanh" ["_sparse_tanh"], "The hyperbolic tangent: sinh(x) / cosh(x).",
+unary!(keeps_zero TANH: "tanh" ["_sparse_tanh"], "The hyperbolic tangent: sinh(x) / cosh(x).",
 f = |x| math::tanh(x), df(Output) = |y| 1.0 - y * y, graph = |g, y| {
     let y2 = g.op("square", y)?;
     g.with("_rminus_scalar", y2, 1.0)
 });
-unary!(ARCSINH: "arcsinh" ["_sparse_arcsinh"], "The inverse hyperbolic sine.",
+unary!(keeps_zero ARCSINH: "arcsinh" ["_sparse_arcsinh"], "The inverse hyperbolic sine.",
 f = |x| math::asinh(x), df(Input) = |x| 1.0 / (x * x + 1.0).sqrt(), graph = |g, x| {
     let x2 = g.op("square", x)?;
     let d = g.affine(x2, 1.0, 1.0)?;
@@ -190,18 +190,18 @@ f = |x| math::acosh(x), df(Input) = |x| 1.0 / (x * x - 1.0).sqrt(), graph = |g, 
     let d = g.affine(x2, 1.0, -1.0)?;
     g.op("rsqrt", d)
 });
-unary!(ARCTANH: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside of [-1, 1].",
+unary!(keeps_zero ARCTANH: "arctanh" ["_sparse_arctanh"], "The inverse hyperbolic tangent; NaN outside of [-1, 1].",
 f = |x| math::atanh(x), df(Input) = |x| 1.0 / (1.0 - x * x), graph = |g, x| {
     let x2 = g.op("square", x)?;
     let d = g.with("_rminus_scalar", x2, 1.0)?;
     g.op("reciprocal", d)
 });
-unary!(DEGREES: "degrees" ["_sparse_degrees"], "Angles in degrees from angles in radians: x * 180 / pi.",
+unary!(keeps_zero DEGREES: "degrees" ["_sparse_degrees"], "Angles in degrees from angles in radians: x * 180 / pi.",
 f = |x| x * 57.295_779_513_082_32, df(Input) = |_x| 57.295_779_513_082_32, graph = |g, x| {
     let ones = g.op("ones_like", x)?;
     g.op("degrees", ones)
 });
-unary!(RADIANS: "radians" ["_sparse_radians"], "Angles in radians from angles in degrees: x * pi / 180.",
+unary!(keeps_zero RADIANS: "radians" ["_sparse_radians"], "Angles in radians from angles in degrees: x * pi / 180.",
 f = |x| x * 0.017_453_292_519_943_295, df(Input) = |_x| 0.017_453_292_519_943_295, graph = |g, x| {
     let ones = g.op("ones_like", x)?;
     g.op("radians", ones)
@@ -242,7 +242,7 @@ fn erfinv(x: f64) -> f64 {
     y
 }
 
-unary!(RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
+unary!(keeps_zero RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
     f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
     df(Output) = |y| if y > 0.0 { 1.0 } else { 0.0 }, graph = |g, y| g.with("_greater_scalar", y, 0.0));
 unary!(SIGMOID: "sigmoid" ["_sparse_sigmoid"], "The logistic function: 1 / (1 + e^-x).",

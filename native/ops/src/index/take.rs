@@ -15,6 +15,7 @@ use ferromx_kernels::map::Arith;
 use super::{data_dtype, no_gradient, row_numbers};
 use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::{around, by_size, source, target};
+use crate::sparse;
 
 params! {
     /// Parameters of `Embedding`.
@@ -25,7 +26,7 @@ params! {
         output_dim: i32 = required, where 1..=i32::MAX;
         /// The type of the weight where nothing else tells it.
         dtype: NumDType = (NumDType(DType::F32));
-        /// Asks for a row-sparse gradient; gradients are dense here, with the same numbers.
+        /// Whether the gradient of the weight is row_sparse: it stores the rows that were looked up.
         sparse_grad: bool = false;
     }
 }
@@ -51,7 +52,13 @@ pub static EMBEDDING: OpDef = OpDef::new("Embedding")
         });
         Ok(())
     })
-    .grad(Grad::Kernel(Backward::new(embedding_backward).inputs(Deps::Some(&[0])).accumulates(), None));
+    .grad(Grad::Kernel(
+        Backward::new(embedding_backward)
+            .inputs(Deps::Some(&[0]))
+            .accumulates()
+            .sparse(sparse::embedding_rule, sparse::embedding_backward),
+        None,
+    ));
 
 fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<EmbeddingParam>();
@@ -172,6 +179,7 @@ pub static TAKE: OpDef = OpDef::new("take")
         });
         Ok(())
     })
+    .sparse(sparse::take_rule, sparse::take)
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             no_gradient_unless_added(&mut outs[1])?;

@@ -38,6 +38,7 @@ pub static ZEROS: OpDef = OpDef::new("_zeros")
     .shape(|p, io| io.assign_out(0, &p.get::<InitParam>().shape))
     .dtype(|p, io| io.assign_out(0, p.get::<InitParam>().dtype.0))
     .forward(|_, _, outs| fill(&mut outs[0], 0.0))
+    .sparse(crate::sparse::zeros_rule, crate::sparse::zeros)
     .grad(Grad::Zero);
 
 /// Ones.

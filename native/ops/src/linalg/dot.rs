@@ -13,6 +13,7 @@ use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
 
 use super::product::{MatrixElement, item};
+use crate::sparse;
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
@@ -29,7 +30,7 @@ params! {
         transpose_a: bool = false;
         /// Whether the second operand is transposed.
         transpose_b: bool = false;
-        /// The wanted storage of the result; results are dense.
+        /// The wanted storage of the result where an operand is csr; None is the natural one.
         forward_stype: Option<Storage> = None;
     }
 }
@@ -50,7 +51,11 @@ pub static DOT: OpDef = OpDef::new("dot")
     .params::<DotParam>()
     .shape(dot_shape)
     .forward(dot)
-    .grad(Grad::Kernel(Backward::new(dot_backward).inputs(Deps::All), None));
+    .sparse(sparse::dot_rule, sparse::dot)
+    .grad(Grad::Kernel(
+        Backward::new(dot_backward).inputs(Deps::All).sparse(sparse::dot_backward_rule, sparse::dot_backward),
+        None,
+    ));
 
 /// An operand seen as a matrix: the dimensions of its rows and of its columns.
 struct Sides<'a> {

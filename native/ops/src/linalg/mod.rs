@@ -1,7 +1,7 @@
 //! Linear algebra.
 
 mod diagonals;
-mod dot;
+pub(crate) mod dot;
 mod factor;
 mod khatri_rao;
 mod matrices;

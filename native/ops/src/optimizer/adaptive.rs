@@ -5,10 +5,13 @@ use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params;
 use ferromx_kernels::math::{self, Real};
 
+use crate::sparse::lazy_rule;
+
 use super::family::{self, bound, clip, sign, step, step_params};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&ADAM_UPDATE, &RMSPROP_UPDATE, &RMSPROPALEX_UPDATE, &FTRL_UPDATE, &FTML_UPDATE];
+pub static OPS: &[&OpDef] =
+    &[&ADAM_UPDATE, &RMSPROP_UPDATE, &RMSPROPALEX_UPDATE, &FTRL_UPDATE, &FTML_UPDATE, &ADAGRAD_UPDATE];
 
 step_params! {
     /// Parameters of `adam_update`.
@@ -39,7 +42,7 @@ numbers |p| [
     let mean = beta1 * mean + (C::ONE - beta1) * g;
     let var = beta2 * var + (C::ONE - beta2) * g * g;
     [weight - lr * mean / (var.sqrt() + epsilon), mean, var]
-});
+}, sparse = lazy_rule!(AdamParam));
 
 step_params! {
     /// Parameters of `rmsprop_update`.
@@ -124,7 +127,34 @@ numbers |p| [
     let z = z + g - (sum.sqrt() - n.sqrt()) * weight / lr;
     let w = (sign(z) * lamda1 - z) / ((beta + sum.sqrt()) / lr + wd);
     [if z.abs() > lamda1 { w } else { C::ZERO }, z, sum]
-});
+}, sparse = crate::sparse::all_row_sparse);
+
+params! {
+    /// Parameters of `_sparse_adagrad_update`.
+    pub struct AdaGradParam {
+        /// The learning rate.
+        lr: f32 = required;
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-7;
+        /// Weight decay, which must be 0 for row_sparse gradients.
+        wd: f32 = 0.0;
+        /// The gradient is multiplied by this first.
+        rescale_grad: f32 = 1.0;
+        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        clip_gradient: f32 = (-1.0);
+    }
+}
+
+step!(ADAGRAD_UPDATE: AdaGrad, "_sparse_adagrad_update",
+"A step of AdaGrad: with g = clip(rescale_grad * grad) + wd * weight, history += g^2 and the result is \
+ weight - lr * g / (sqrt(history) + epsilon) (Duchi et al., 2011).",
+AdaGradParam, states [history = "The sum of squares."],
+numbers |p| [lr = p.lr, epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
+|weight, grad| {
+    let g = clip(rescale * grad, limit) + wd * weight;
+    let history = history + g * g;
+    [weight - lr * g / (history.sqrt() + epsilon), history]
+}, sparse = crate::sparse::lazy);
 
 params! {
     /// Parameters of `ftml_update`.

@@ -235,11 +235,12 @@ macro_rules! rule {
 }
 pub(crate) use rule;
 
-/// Defines an optimizer step, an operator on one weight, from its formula; see [`rule!`].
+/// Defines an optimizer step, an operator on one weight, from its formula; see [`rule!`]. `sparse` tells for which storage types
+/// only the rows of the gradient change.
 macro_rules! step {
     ($name:ident: $Rule:ident, $op:literal $([$($alias:literal),+])?, $doc:expr, $P:ty,
      states [$($state:ident = $state_doc:literal),*], numbers |$p:ident| [$($number:ident = $value:expr),* $(,)?],
-     |$weight:ident, $grad:ident| $formula:expr) => {
+     |$weight:ident, $grad:ident| $formula:expr $(, sparse = $sparse:expr)?) => {
         family::rule!($Rule, $P, states [$($state),*], numbers |$p| [$($number = $value),*], |$weight, $grad| $formula);
 
         pub static $name: OpDef = OpDef::new($op)
@@ -256,7 +257,8 @@ macro_rules! step {
                 >,
             )
             .grad(Grad::Zero)
-            .inplace(&[(0, 0)]);
+            .inplace(&[(0, 0)])
+            $(.sparse($sparse, crate::sparse::lazy_update))?;
     };
 }
 pub(crate) use step;

@@ -4,6 +4,8 @@ use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpDef, arg};
 use ferromx_kernels::math::Real;
 
+use crate::sparse::lazy_rule;
+
 use super::family::{self, bound, clip, mixed_step, sign, step, step_params};
 
 /// The operators of this file.
@@ -52,7 +54,7 @@ numbers |p| [lr = p.lr, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.cli
 |weight, grad| {
     let g = clip(rescale * grad, limit) + wd * weight;
     [weight - lr * g]
-});
+}, sparse = lazy_rule!(SgdParam));
 
 step!(SGD_MOM_UPDATE: SgdMom, "sgd_mom_update" ["_sparse_sgd_mom_update"],
 "A step of gradient descent with momentum: mom = momentum * mom - lr * (g + wd * weight), then weight + mom, where \
@@ -64,7 +66,7 @@ numbers |p| [
 |weight, grad| {
     let mom = momentum * mom - lr * (clip(rescale * grad, limit) + wd * weight);
     [weight + mom, mom]
-});
+}, sparse = lazy_rule!(SgdMomParam));
 
 mixed_step!(MP_SGD_UPDATE: Sgd<4, 1>, "mp_sgd_update", "sgd_update", SgdParam, states []);
 

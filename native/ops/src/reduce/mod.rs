@@ -4,7 +4,7 @@ mod arg;
 pub(crate) mod axes;
 mod counts;
 mod moments;
-mod norm;
+pub(crate) mod norm;
 pub(crate) mod sums;
 
 use ferromx_core::op::OpDef;

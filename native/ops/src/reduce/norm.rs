@@ -52,6 +52,7 @@ pub static NORM: OpDef = OpDef::new("norm")
         (None, Some(d)) => io.assign_out(0, d),
         (None, None) => io.outs[0].map_or(Ok(()), |d| io.assign_in(0, d)),
     })
+    .sparse(crate::sparse::norm_rule, crate::sparse::norm)
     .forward(forward)
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), Some(COMPOSE)));
 

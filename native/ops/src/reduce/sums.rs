@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::map::{Arith, Load, Src, Store};
 use ferromx_kernels::par::with_scratch;
-use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, Number, Prod, Reducer, Sum};
+use ferromx_kernels::reduce::{self, Max, Mean, Min, NanProd, NanSum, Number, Prod, Reducer, Sum, SumSquares};
 use ferromx_kernels::zip::zip;
 
 use super::axes::{Axes, ReduceParam, Spread, kept, reduce_shape, resolve, spread, spread_scalar, times_spread};
@@ -20,12 +20,15 @@ use crate::elemwise::family::{Graph, NUMERIC, formula};
 use crate::elemwise::formulas::{Div, Equal, Mul};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN];
+pub static OPS: &[&OpDef] = &[&SUM, &MEAN, &PROD, &NANSUM, &NANPROD, &MAX, &MIN, &SQUARE_SUM];
 
 /// Defines a reduction with [`ReduceParam`] from a [`Reducer`], the kernel of its gradient, what that reads of the forward
-/// operator, and the same gradient made of operators.
+/// operator, and the same gradient made of operators. `sums_csr` before the name declares the form for csr matrices.
 macro_rules! reduce_op {
-    ($name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr, $inputs:expr, $outputs:expr,
+    (sums_csr $($operator:tt)+) => {
+        reduce_op!(@def [.sparse(crate::sparse::reduce_rule, crate::sparse::reduce)] $($operator)+);
+    };
+    (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:literal, $R:ident, $backward:expr, $inputs:expr, $outputs:expr,
      graph = |$s:ident| $graph:expr) => {
         pub static $name: OpDef = {
             const COMPOSE: Compose = |graph, n| {
@@ -42,13 +45,15 @@ macro_rules! reduce_op {
                 .shape(shape_of::<$R>)
                 .forward(forward::<$R>)
                 .grad(Grad::Kernel(Backward::new($backward).inputs($inputs).outputs($outputs), Some(COMPOSE)))
+                $($sparse)*
         };
     };
+    ($name:ident: $($operator:tt)+) => { reduce_op!(@def [] $name: $($operator)+); };
 }
 
-reduce_op!(SUM: "sum" ["_sparse_sum", "sum_axis"], "The sum of the elements over axes. Integers wrap around.",
+reduce_op!(sums_csr SUM: "sum" ["_sparse_sum", "sum_axis"], "The sum of the elements over axes. Integers wrap around.",
     Sum, sum_backward, Deps::None, Deps::None, graph = |s| s.grad());
-reduce_op!(MEAN: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
+reduce_op!(sums_csr MEAN: "mean" ["_sparse_mean"], "The arithmetic mean of the elements over axes; truncated for integers.",
 Mean, mean_backward, Deps::None, Deps::None, graph = |s| {
     let ones = s.g.op("ones_like", s.x)?;
     let count = s.again("sum", ones)?;
@@ -88,6 +93,22 @@ Min, extreme_backward, Deps::All, Deps::All, graph = |s| {
     s.g.op2("broadcast_mul", hit, s.grad)
 });
 
+pub static SQUARE_SUM: OpDef = {
+    const COMPOSE: Compose = |graph, n| {
+        let mut graph = Graph(graph);
+        let mut spread = Spread::new(&mut graph, "_square_sum", n)?;
+        let (grad, x) = (spread.grad()?, spread.x);
+        let product = graph.mul(grad, x)?;
+        Ok(vec![Some(graph.scale(product, 2.0)?)])
+    };
+    OpDef::new("_square_sum")
+        .doc("The sum of the squares of the elements over axes. A result of one element has shape (1).")
+        .params::<ReduceParam>()
+        .shape(shape_of::<SumSquares>)
+        .forward(forward::<SumSquares>)
+        .grad(Grad::Compose(COMPOSE))
+};
+
 /// A reducer for every lane type.
 pub trait AnyLane: Reducer<f32> + Reducer<f64> + Reducer<i32> + Reducer<i64> {
     /// Whether there is a result for no elements.
@@ -97,6 +118,7 @@ impl AnyLane for Sum {}
 impl AnyLane for Mean {}
 impl AnyLane for Prod {}
 impl AnyLane for NanSum {}
+impl AnyLane for SumSquares {}
 impl AnyLane for NanProd {}
 impl AnyLane for Max {
     const OF_NOTHING: bool = false;

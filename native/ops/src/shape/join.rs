@@ -66,6 +66,7 @@ pub static CONCAT: OpDef = OpDef::new("Concat")
     .doc("Joins arrays along an axis. All their other axes have equal lengths.")
     .variadic("data", "The arrays to join.", "num_args")
     .params::<ConcatParam>()
+    .sparse(crate::sparse::concat_rule, crate::sparse::concat)
     .shape(concat_shape)
     .forward(|ctx, ins, outs| {
         let axis = place(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;

@@ -9,6 +9,9 @@ mod repeat;
 mod reshape;
 mod slice;
 
+pub(crate) use join::ConcatParam;
+pub(crate) use slice::SliceParam;
+
 use ferromx_core::op::OpDef;
 
 /// Views of an array under another shape.

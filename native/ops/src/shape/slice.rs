@@ -162,6 +162,7 @@ pub static SLICE: OpDef = OpDef::new("slice")
         let out = slice_shape(&io.ins[0], &p.begin, &p.end, &p.step)?;
         io.assign_out(0, &out)
     })
+    .sparse(crate::sparse::slice_rule, crate::sparse::slice)
     .forward(|ctx, ins, outs| slice_region(ctx.params(), ins[0].shape())?.read(&ins[0], &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {

@@ -1,7 +1,7 @@
 //! The tape: what recorded operators leave behind so that gradients can be computed.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::ensure;
@@ -9,11 +9,13 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
+use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
 use parking_lot::{Mutex, RwLock};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use super::invoke::{Arrays, invoke, run};
+use super::invoke::{Arrays, invoke};
+use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{Request, gradient};
 use crate::symbol::OpCall;
@@ -56,8 +58,8 @@ pub struct GradientRequest {
 struct TapeNode {
     op: OpCall,
     attrs: Attrs,
-    inputs: Vec<(Option<TapeEntry>, NDArray)>,
-    outputs: Arrays,
+    inputs: Vec<(Option<TapeEntry>, Array)>,
+    outputs: Stored,
 }
 
 impl Drop for TapeNode {
@@ -85,13 +87,13 @@ enum TapeEntry {
 
 struct Leaf {
     gradient: Mutex<GradientRequest>,
-    value: NDArray,
+    value: Array,
 }
 
 /// An array with its place on the tape; this is what array handles refer to.
 #[derive(Default)]
 pub struct Tensor {
-    data: RwLock<Option<NDArray>>,
+    data: RwLock<Option<Array>>,
     tape: Mutex<Option<TapeEntry>>,
     /// Whether the gradient was computed since the flag was last cleared, for trainers that look for stale gradients.
     fresh_gradient: std::sync::atomic::AtomicBool,
@@ -99,15 +101,27 @@ pub struct Tensor {
 
 impl Tensor {
     /// A tensor that holds an array.
-    pub fn new(data: NDArray) -> Tensor {
-        Tensor { data: RwLock::new(Some(data)), ..Tensor::default() }
+    pub fn new(data: impl Into<Array>) -> Tensor {
+        Tensor { data: RwLock::new(Some(data.into())), ..Tensor::default() }
     }
 
-    /// The array.
+    /// The dense array.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::stored`]; the array is sparse.
+    pub fn array(&self) -> Result<NDArray> {
+        match &*self.data.read() {
+            Some(Array::Dense(a)) => Ok(a.clone()),
+            Some(sparse) => sparse.dense().cloned(),
+            None => Err(Error::Value("the array is empty: no operator has written it yet".into())),
+        }
+    }
+
+    /// The array, dense or sparse.
     ///
     /// # Errors
     /// The tensor was created without one and no operator has written it yet.
-    pub fn array(&self) -> Result<NDArray> {
+    pub fn stored(&self) -> Result<Array> {
         self.data
             .read()
             .clone()
@@ -120,14 +134,14 @@ impl Tensor {
     }
 
     /// Replaces the array; what was recorded about the old content is forgotten.
-    pub fn set(&self, data: NDArray) {
-        *self.data.write() = Some(data);
+    pub fn set(&self, data: impl Into<Array>) {
+        *self.data.write() = Some(data.into());
         *self.tape.lock() = None;
     }
 
     /// A tensor on the same memory that is not on the tape.
     pub fn detach(&self) -> Result<Tensor> {
-        self.array().map(Tensor::new)
+        self.stored().map(Tensor::new)
     }
 
     /// The gradient array of a marked variable.
@@ -163,7 +177,7 @@ pub type Tensors = SmallVec<[Arc<Tensor>; 4]>;
 /// A gradient whose shape is not its variable's.
 pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) -> Result<()> {
     for (variable, gradient) in variables.iter().zip(gradients) {
-        let (value, grad) = (variable.array()?, gradient.array.array()?);
+        let (value, grad) = (variable.stored()?, gradient.array.stored()?);
         ensure!(
             value.shape() == grad.shape(),
             "the gradient has shape {}, but its variable has {}",
@@ -174,6 +188,33 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
     }
     Ok(())
+}
+
+/// Collects the operands if all are dense, and the operator does not make sparse arrays from dense ones.
+fn dense_operands(
+    op: &OpCall,
+    inputs: &[Arc<Tensor>],
+    outputs: &[Arc<Tensor>],
+    arrays: &mut Arrays,
+    results: &mut Arrays,
+) -> Result<bool> {
+    if op.def.sparse.is_some_and(|form| form.from_dense) {
+        return Ok(false);
+    }
+    for tensor in inputs {
+        match tensor.stored().map_err(|e| e.in_operator(op.name, op.name))? {
+            Array::Dense(a) => arrays.push(a),
+            Array::Sparse(_) => return Ok(false),
+        }
+    }
+    for tensor in outputs {
+        match tensor.stored() {
+            Ok(Array::Dense(a)) => results.push(a),
+            Ok(Array::Sparse(_)) => return Ok(false),
+            Err(_) => break,
+        }
+    }
+    Ok(true)
 }
 
 /// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
@@ -187,19 +228,22 @@ pub fn record(
     inputs: &[Arc<Tensor>],
     outputs: &[Arc<Tensor>],
 ) -> Result<Tensors> {
-    let mut arrays = Arrays::new();
-    for tensor in inputs {
-        arrays.push(tensor.array().map_err(|e| e.in_operator(op.name, op.name))?);
-    }
     let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
-    let mut results = Arrays::new();
-    results.extend(outputs.iter().map_while(|t| t.array().ok()));
     ensure!(
         !recorded || !outputs.iter().any(|t| t.is_recorded()),
         "operator {} would overwrite an array that the tape needs: while recording, write results to new arrays",
         op.name
     );
-    invoke(op, context, &arrays, &mut results, is_training())?;
+    let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
+    let (arrays, mut results): (Stored, Stored) = if dense_operands(op, inputs, outputs, &mut arrays, &mut results)? {
+        invoke(op, context, &arrays, &mut results, is_training())?;
+        (arrays.into_iter().map(Array::Dense).collect(), results.into_iter().map(Array::Dense).collect())
+    } else {
+        let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
+        let given: Stored = outputs.iter().map_while(|t| t.stored().ok()).collect();
+        let results = stored::invoke_stored(op, context, &arrays, &given, is_training())?;
+        (arrays, results)
+    };
     let visible = op.def.num_visible(&op.params);
     let node = recorded.then(|| {
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
@@ -228,7 +272,7 @@ pub fn record(
 #[derive(Default)]
 struct Recorded {
     graph: Graph,
-    values: HashMap<Entry, NDArray>,
+    values: HashMap<Entry, Array>,
     nodes: HashMap<*const TapeNode, u32>,
     leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
 }
@@ -244,7 +288,7 @@ impl Recorded {
         e
     }
 
-    fn constant(&mut self, value: &NDArray) -> Entry {
+    fn constant(&mut self, value: &Array) -> Entry {
         let e = self.graph.variable("constant", Attrs::new());
         self.values.insert(e, value.clone());
         e
@@ -321,10 +365,10 @@ pub fn backward(
     let mut head_entries = Vec::new();
     for (i, head) in heads.iter().enumerate() {
         let value = match head_grads.get(i).cloned().flatten() {
-            Some(given) => given.array()?,
-            None => ones_like(&head.array()?)?,
+            Some(given) => given.stored()?,
+            None => ones_like(&head.stored()?)?,
         };
-        let shape = head.array()?.shape().clone();
+        let shape = head.stored()?.shape().clone();
         ensure!(*value.shape() == shape, "head gradient {i} has shape {}, but the head has {shape}", value.shape());
         head_entries.push(recorded.constant(&value));
     }
@@ -371,23 +415,25 @@ fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<
 /// Puts a gradient where its variable asked for it.
 fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
     let gradient = leaf.gradient.lock();
-    let (target, value) = (gradient.array.array()?, value.array()?);
-    match gradient.req {
-        Req::Null => return Ok(()),
-        Req::Write | Req::Inplace => target.copy_from(&value.reshape(target.shape())?)?,
-        Req::Add => {
+    let (target, value) = (gradient.array.stored()?, value.stored()?);
+    match (gradient.req, &target, &value) {
+        (Req::Null, ..) => return Ok(()),
+        (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => {
+            to.copy_from(&from.reshape(to.shape())?)?
+        }
+        (Req::Write | Req::Inplace, ..) => stored::write(&target, &value)?,
+        (Req::Add, ..) => {
             let add = crate::graph::op_call("_grad_add", &Attrs::new())?;
-            invoke(&add, None, &[target.clone(), value], &mut smallvec![target], false)?;
+            stored::invoke_stored(&add, None, &[target.clone(), value], &[target], false)?;
         }
     }
     gradient.array.set_fresh_gradient(true);
     Ok(())
 }
 
-fn ones_like(array: &NDArray) -> Result<NDArray> {
+fn ones_like(array: &Array) -> Result<Array> {
     let op = crate::graph::op_call("ones_like", &Attrs::new())?;
-    let mut out = Arrays::new();
-    invoke(&op, None, std::slice::from_ref(array), &mut out, false)?;
+    let mut out = stored::invoke_stored(&op, None, std::slice::from_ref(array), &[], false)?;
     out.pop().ok_or_else(|| Error::Internal("ones_like has no output".into()))
 }
 
@@ -395,13 +441,15 @@ fn ones_like(array: &NDArray) -> Result<NDArray> {
 struct Evaluator<'g> {
     graph: &'g Graph,
     tensors: HashMap<Entry, Arc<Tensor>>,
+    /// Entries that something reads.
+    wanted: HashSet<Entry>,
     record: bool,
 }
 
 impl<'g> Evaluator<'g> {
     fn new(
         graph: &'g Graph,
-        values: HashMap<Entry, NDArray>,
+        values: HashMap<Entry, Array>,
         leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
         record: bool,
     ) -> Evaluator<'g> {
@@ -414,11 +462,14 @@ impl<'g> Evaluator<'g> {
                 }
             }
         }
-        Evaluator { graph, tensors, record }
+        Evaluator { graph, tensors, wanted: HashSet::new(), record }
     }
 
     fn run(&mut self, targets: impl Iterator<Item = Entry>, is_train: bool) -> Result<()> {
-        let needed = self.graph.needed_for(targets);
+        let targets: Vec<Entry> = targets.collect();
+        let needed = self.graph.needed_for(targets.iter().copied());
+        let readers = self.graph.nodes.iter().zip(&needed).filter(|(_, needed)| **needed);
+        self.wanted = readers.flat_map(|(node, _)| node.inputs.iter().copied()).chain(targets).collect();
         let previous = (set_recording(self.record), set_training(is_train));
         let result = self.run_needed(&needed, is_train);
         set_recording(previous.0);
@@ -441,12 +492,15 @@ impl<'g> Evaluator<'g> {
                 Action::Forward(op) if forward_again => self.replay(i, op, &node.attrs, &inputs)?,
                 Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
                 Action::Backward { of, op, backward } => {
-                    let outs = self.empty_gradients(*of, op)?;
-                    let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>()?;
-                    let context = outs.first().or(arrays.first()).map(NDArray::context).unwrap_or_default();
-                    run(op.name, &op.params, backward.kernel, backward.inplace, &[], &arrays, &outs, is_train, context)
-                        .map_err(|e| e.in_operator(op.name, &node.name))?;
-                    outs.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
+                    let inputs = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
+                    let gradients = self.shapes_of_gradients(*of, op)?;
+                    let wanted: SmallVec<[bool; 4]> =
+                        (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
+                    stored::backward_stored(op, backward, &inputs, &gradients, &wanted, is_train)
+                        .map_err(|e| e.in_operator(op.name, &node.name))?
+                        .into_iter()
+                        .map(|a| Arc::new(Tensor::new(a)))
+                        .collect()
                 }
             };
             for (k, t) in outputs.into_iter().enumerate() {
@@ -459,8 +513,8 @@ impl<'g> Evaluator<'g> {
     /// Puts an operator whose outputs are known on the new tape, without computing it a second time.
     fn replay(&self, i: usize, op: &OpCall, attrs: &Attrs, inputs: &[Arc<Tensor>]) -> Result<Tensors> {
         let n = op.def.num_outputs(&op.params);
-        let outputs = (0..n).map(|k| self.take(entry(i, k))?.array()).collect::<Result<Arrays>>()?;
-        let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
+        let outputs = (0..n).map(|k| self.take(entry(i, k))?.stored()).collect::<Result<Stored>>()?;
+        let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
         let inputs: Vec<_> = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
         if inputs.iter().all(|(tape, _)| tape.is_none()) {
             return outputs.into_iter().map(|a| Ok(Arc::new(Tensor::new(a)))).collect();
@@ -477,14 +531,14 @@ impl<'g> Evaluator<'g> {
             .collect())
     }
 
-    /// Arrays for the gradients of the inputs of a forward node.
-    fn empty_gradients(&self, of: u32, op: &OpCall) -> Result<Arrays> {
+    /// Shape, type and device of the gradients of the inputs of a forward node.
+    fn shapes_of_gradients(&self, of: u32, op: &OpCall) -> Result<Vec<stored::Like>> {
         let inputs = self.graph.nodes[of as usize].inputs.iter().enumerate();
         inputs
             .filter(|(k, _)| !op.def.mutates.contains(k))
             .map(|(_, e)| {
-                let a = self.take(*e)?.array()?;
-                NDArray::empty(a.shape(), a.dtype(), a.context())
+                let a = self.take(*e)?.stored()?;
+                Ok(stored::Like { shape: a.shape().clone(), dtype: a.dtype(), context: a.context() })
             })
             .collect()
     }

@@ -1,0 +1,157 @@
+//! Sparse arrays: creation, storage types, parts.
+
+use std::ffi::c_int;
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::sparse::{SparseArray, StorageType};
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::{arrays, semantics};
+
+use super::args::{count, id, put, slice};
+use super::guard;
+use super::number::Number;
+use super::ret::put_handle;
+use super::types::NDArrayHandle;
+use crate::handle::{insert_tensor, tensor};
+use crate::sparse;
+
+fn create<D: Number>(
+    storage_type: c_int,
+    (shape, ndim): (*const D, usize),
+    device: (c_int, c_int),
+    dtype: c_int,
+    (num_aux, aux_type): (u32, *const c_int),
+    out: *mut NDArrayHandle,
+) -> Result<()> {
+    let storage_type = StorageType::from_code(storage_type)?;
+    let n = storage_type.num_aux();
+    ensure!(num_aux as usize == n, "a {storage_type} array has {n} index arrays, but {num_aux} were described");
+    for code in slice(aux_type, n, "aux_type")? {
+        sparse::check_index_type(arrays::dtype_of_code(*code)?)?;
+    }
+    let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
+    let shape = semantics::shape_from_user(Some(&dims))?;
+    let (dtype, context) = (arrays::dtype_of_code(dtype)?, Context::from_codes(device.0, device.1)?);
+    put_handle(out, || Ok(insert_tensor(Tensor::new(SparseArray::zeros(storage_type, &shape, dtype, context)?))))
+}
+
+/// Makes a sparse array (storage type 1 is row_sparse, 2 csr) that stores nothing; its parts are set by
+/// `MXNDArraySyncCopyFromNDArray`, which gives them their shapes. Index arrays are of type int64.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateSparseEx(
+    storage_type: c_int,
+    shape: *const u32,
+    ndim: u32,
+    dev_type: c_int,
+    dev_id: c_int,
+    delay_alloc: c_int,
+    dtype: c_int,
+    num_aux: u32,
+    aux_type: *mut c_int,
+    aux_ndims: *mut u32,
+    aux_shape: *const u32,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let _ = (delay_alloc, aux_ndims, aux_shape);
+        create(storage_type, (shape, ndim as usize), (dev_type, dev_id), dtype, (num_aux, aux_type), out)
+    })
+}
+
+/// As `MXNDArrayCreateSparseEx`, with 64-bit dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateSparseEx64(
+    storage_type: c_int,
+    shape: *const i64,
+    ndim: c_int,
+    dev_type: c_int,
+    dev_id: c_int,
+    delay_alloc: c_int,
+    dtype: c_int,
+    num_aux: u32,
+    aux_type: *mut c_int,
+    aux_ndims: *mut c_int,
+    aux_shape: *const i64,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| {
+        let _ = (delay_alloc, aux_ndims, aux_shape);
+        create(storage_type, (shape, count(ndim, "ndim")?), (dev_type, dev_id), dtype, (num_aux, aux_type), out)
+    })
+}
+
+/// Gives the storage type: 0 is dense, 1 row_sparse, 2 csr, -1 an array that nothing was written to.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetStorageType(handle: NDArrayHandle, out_storage_type: *mut c_int) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(handle))?;
+        let code = if tensor.is_empty() { -1 } else { tensor.stored()?.storage_type() as c_int };
+        put(out_storage_type, code, "out_storage_type")
+    })
+}
+
+fn put_index_type(handle: NDArrayHandle, i: i64, out: *mut c_int) -> Result<()> {
+    sparse::index_array(&tensor(id(handle))?, i)?;
+    put(out, DType::I64.code(), "out_type")
+}
+
+/// Gives the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetAuxType(handle: NDArrayHandle, i: u32, out_type: *mut c_int) -> c_int {
+    guard(|| put_index_type(handle, i.into(), out_type))
+}
+
+/// As `MXNDArrayGetAuxType`, with a 64-bit number.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetAuxType64(handle: NDArrayHandle, i: i64, out_type: *mut c_int) -> c_int {
+    guard(|| put_index_type(handle, i, out_type))
+}
+
+fn put_index_array(handle: NDArrayHandle, i: i64, out: *mut NDArrayHandle) -> Result<()> {
+    let array = sparse::index_array(&tensor(id(handle))?, i)?;
+    put_handle(out, || Ok(insert_tensor(Tensor::new(array))))
+}
+
+/// Makes a copy of index array `i` of a sparse array, in the order of `MXNDArrayGetAuxType`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetAuxNDArray(handle: NDArrayHandle, i: u32, out: *mut NDArrayHandle) -> c_int {
+    guard(|| put_index_array(handle, i.into(), out))
+}
+
+/// As `MXNDArrayGetAuxNDArray`, with a 64-bit number.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetAuxNDArray64(handle: NDArrayHandle, i: i64, out: *mut NDArrayHandle) -> c_int {
+    guard(|| put_index_array(handle, i, out))
+}
+
+/// Makes a copy of the stored values of a sparse array.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetDataNDArray(handle: NDArrayHandle, out: *mut NDArrayHandle) -> c_int {
+    guard(|| {
+        let values = sparse::values(&tensor(id(handle))?)?;
+        put_handle(out, || Ok(insert_tensor(Tensor::new(values))))
+    })
+}
+
+/// Copies one array over another. Of a sparse destination, `i` is the index array to set, or -1 for the values.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySyncCopyFromNDArray(
+    handle_dst: NDArrayHandle,
+    handle_src: NDArrayHandle,
+    i: c_int,
+) -> c_int {
+    guard(|| sparse::copy_part(&tensor(id(handle_dst))?, &tensor(id(handle_src))?, i))
+}
+
+/// Checks that the parts of a sparse array fit together: lengths, ranges and order of the indices, whatever `full_check` is.
+/// Dense arrays have no format to check.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArraySyncCheckFormat(handle: NDArrayHandle, full_check: bool) -> c_int {
+    guard(|| {
+        let _ = full_check;
+        sparse::check_format(&tensor(id(handle))?)
+    })
+}

@@ -1,0 +1,103 @@
+//! Between dense and sparse formats.
+
+use super::{Csr, GRAIN, pieces};
+use crate::par::{parallel_rows, parallel_rows2};
+
+/// Rows per chunk for rows of `len` elements.
+fn rows_per_chunk(len: usize) -> usize {
+    (GRAIN / len.max(1)).max(1)
+}
+
+/// Writes all elements of a matrix of `columns` columns.
+pub fn to_dense<T: Copy + Default + Send + Sync>(m: Csr<'_, T>, columns: usize, out: &mut [T]) {
+    parallel_rows(out, columns, rows_per_chunk(columns), |r, out| {
+        out.fill(T::default());
+        let (indices, values) = m.row(r);
+        for (c, v) in indices.iter().zip(values) {
+            out[*c as usize] = *v;
+        }
+    });
+}
+
+/// Row pointers, columns and values of the elements of a matrix that are not zero.
+pub fn dense_to_csr<T>(dense: &[T], rows: usize, columns: usize) -> (Vec<i64>, Vec<i64>, Vec<T>)
+where
+    T: Copy + Default + PartialEq + Send + Sync,
+{
+    let (zero, grain) = (T::default(), rows_per_chunk(columns));
+    let row = |r: usize| &dense[r * columns..(r + 1) * columns];
+    let mut indptr = vec![0; rows + 1];
+    parallel_rows(&mut indptr[1..], 1, grain, |r, n| n[0] = row(r).iter().filter(|x| **x != zero).count() as i64);
+    (0..rows).for_each(|r| indptr[r + 1] += indptr[r]);
+    let stored = indptr[rows] as usize;
+    let (mut indices, mut values) = (vec![0i64; stored], vec![zero; stored]);
+    let mut parts = pieces(&indptr, grain, &mut indices, &mut values);
+    parallel_rows(&mut parts, 1, 1, |k, part| {
+        let (indices, values) = &mut part[0];
+        let first = k * grain;
+        let found =
+            (first..(first + grain).min(rows)).flat_map(|r| row(r).iter().enumerate()).filter(|(_, x)| **x != zero);
+        for ((to_index, to_value), (c, x)) in indices.iter_mut().zip(values.iter_mut()).zip(found) {
+            (*to_index, *to_value) = (c as i64, *x);
+        }
+    });
+    (indptr, indices, values)
+}
+
+/// Numbers of the rows of `len` elements that are not all zero.
+pub fn nonzero_rows<T: Copy + Default + PartialEq + Send + Sync>(dense: &[T], rows: usize, len: usize) -> Vec<i64> {
+    let zero = T::default();
+    let mut flags = vec![false; rows];
+    parallel_rows(&mut flags, 1, rows_per_chunk(len), |r, flag| {
+        flag[0] = dense[r * len..(r + 1) * len].iter().any(|x| *x != zero);
+    });
+    (0..rows as i64).filter(|r| flags[*r as usize]).collect()
+}
+
+/// Copies the rows with these numbers one after the other.
+pub fn gather_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
+    parallel_rows(out, len, rows_per_chunk(len), |k, out| {
+        let begin = indices[k] as usize * len;
+        out.copy_from_slice(&source[begin..begin + out.len()]);
+    });
+}
+
+/// Overwrites the rows with these (ascending) numbers by consecutive rows of `source`.
+pub fn scatter_rows<T: Copy + Send + Sync>(source: &[T], indices: &[i64], len: usize, out: &mut [T]) {
+    if len == 0 {
+        return;
+    }
+    // Ascending indices cut the output into disjoint parts, of which each begins with a row to be written.
+    let mut rest = out;
+    let mut before = 0;
+    let mut rows: Vec<&mut [T]> = Vec::with_capacity(indices.len());
+    for i in indices {
+        let (row, after) = std::mem::take(&mut rest)[(*i as usize - before) * len..].split_at_mut(len);
+        rows.push(row);
+        rest = after;
+        before = *i as usize + 1;
+    }
+    parallel_rows(&mut rows, 1, rows_per_chunk(len), |k, row| {
+        row[0].copy_from_slice(&source[k * len..(k + 1) * len]);
+    });
+}
+
+/// The elements of a dense matrix of `columns` columns at the places that a sparse one stores.
+pub fn gather<T, U>(m: Csr<'_, T>, dense: &[U], columns: usize, out: &mut [U])
+where
+    T: Sync,
+    U: Copy + Send + Sync,
+{
+    let grain = m.rows_per_chunk(1);
+    let mut nothing = vec![(); out.len()];
+    let mut parts = pieces(m.indptr, grain, out, &mut nothing);
+    parallel_rows2((&mut parts, 1), (&mut vec![(); m.rows().div_ceil(grain)], 1), 1, |k, part, _| {
+        let mut to = part[0].0.iter_mut();
+        for r in k * grain..((k + 1) * grain).min(m.rows()) {
+            let row = &dense[r * columns..(r + 1) * columns];
+            for (c, to) in m.row(r).0.iter().zip(&mut to) {
+                *to = row[*c as usize];
+            }
+        }
+    });
+}

@@ -1,0 +1,60 @@
+//! Several sparse arrays under the indices of all of them.
+
+use super::Csr;
+use crate::par::parallel_rows;
+
+/// All numbers of two ascending lists, ascending, each once.
+pub fn union_rows(a: &[i64], b: &[i64]) -> Vec<i64> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    merge(a, b, |i| out.push(i));
+    out
+}
+
+fn merge(a: &[i64], b: &[i64], mut put: impl FnMut(i64)) {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() || j < b.len() {
+        let next = match (a.get(i), b.get(j)) {
+            (Some(x), Some(y)) => *x.min(y),
+            (Some(x), None) | (None, Some(x)) => *x,
+            (None, None) => return,
+        };
+        put(next);
+        i += usize::from(a.get(i) == Some(&next));
+        j += usize::from(b.get(j) == Some(&next));
+    }
+}
+
+/// Where the numbers of an ascending list stand in another one that has them all, ascending.
+pub fn positions(list: &[i64], within: &[i64]) -> Vec<i64> {
+    let mut at = 0;
+    list.iter()
+        .map(|x| {
+            at += within[at..].iter().position(|y| y == x).unwrap_or(0);
+            at as i64
+        })
+        .collect()
+}
+
+/// Row pointers and columns of all places that one of two matrices stores.
+pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) {
+    let rows = a.rows();
+    let mut indptr = vec![0; rows + 1];
+    parallel_rows(&mut indptr[1..], 1, a.rows_per_chunk(2), |r, n| merge(a.row(r).0, b.row(r).0, |_| n[0] += 1));
+    (0..rows).for_each(|r| indptr[r + 1] += indptr[r]);
+    let mut indices = Vec::with_capacity(indptr[rows] as usize);
+    (0..rows).for_each(|r| merge(a.row(r).0, b.row(r).0, |c| indices.push(c)));
+    (indptr, indices)
+}
+
+/// The values of a matrix at the places of [`union_csr`], zeros where it stores none.
+pub fn expand<T: Copy + Default>(m: Csr<'_, T>, indptr: &[i64], indices: &[i64]) -> Vec<T> {
+    let mut out = vec![T::default(); indices.len()];
+    for r in 0..m.rows() {
+        let range = indptr[r] as usize..indptr[r + 1] as usize;
+        let (columns, values) = m.row(r);
+        for (at, v) in positions(columns, &indices[range.clone()]).into_iter().zip(values) {
+            out[range.start + at as usize] = *v;
+        }
+    }
+    out
+}

@@ -1,0 +1,70 @@
+//! Sparse formats: conversion, merging, transposing and products. They move elements; arithmetic on stored values is that of
+//! the dense kernels.
+//!
+//! A matrix of compressed sparse rows is a [`Csr`]: row pointers, ascending columns, values. All indices were checked before
+//! they come here.
+
+mod format;
+mod merge;
+mod product;
+
+pub use format::{dense_to_csr, gather, gather_rows, nonzero_rows, scatter_rows, to_dense};
+pub use merge::{expand, positions, union_csr, union_rows};
+pub use product::{MulAdd, column_sums, dense_product, product, row_sums, transpose};
+
+/// Stored elements that one chunk of a parallel loop handles at least.
+const GRAIN: usize = 1 << 14;
+
+/// A matrix of compressed sparse rows: the values of row r, ascending by column, are `indptr[r]..indptr[r + 1]`.
+#[derive(Clone, Copy)]
+pub struct Csr<'a, T> {
+    /// Where rows begin; one more than there are rows.
+    pub indptr: &'a [i64],
+    /// Column of each value.
+    pub indices: &'a [i64],
+    /// The values.
+    pub data: &'a [T],
+}
+
+impl<'a, T> Csr<'a, T> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// Columns and values of a row.
+    pub fn row(&self, r: usize) -> (&'a [i64], &'a [T]) {
+        let range = self.indptr[r] as usize..self.indptr[r + 1] as usize;
+        (&self.indices[range.clone()], &self.data[range])
+    }
+
+    /// Rows per chunk of a parallel loop, when each stored element costs `work`.
+    fn rows_per_chunk(&self, work: usize) -> usize {
+        let rows = self.rows().max(1);
+        let per_row = (self.indices.len() / rows + 1) * work.max(1);
+        (GRAIN / per_row).max(1)
+    }
+}
+
+/// Cuts two slices of stored elements at the row pointers, so that rows `k * grain..` are piece k.
+fn pieces<'s, T, U>(
+    indptr: &[i64],
+    grain: usize,
+    mut first: &'s mut [T],
+    mut second: &'s mut [U],
+) -> Vec<(&'s mut [T], &'s mut [U])> {
+    let rows = indptr.len().saturating_sub(1);
+    (0..rows)
+        .step_by(grain.max(1))
+        .map(|begin| {
+            let end = (begin + grain.max(1)).min(rows);
+            let n = (indptr[end] - indptr[begin]) as usize;
+            let (a, b) = (std::mem::take(&mut first).split_at_mut(n), std::mem::take(&mut second).split_at_mut(n));
+            (first, second) = (a.1, b.1);
+            (a.0, b.0)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

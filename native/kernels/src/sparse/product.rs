@@ -1,0 +1,116 @@
+//! Products with, and sums over, matrices of compressed sparse rows.
+
+use half::f16;
+
+use super::{Csr, GRAIN};
+use crate::par::parallel_rows;
+
+/// Numbers of which sums of products can be taken; half precision is summed in single precision.
+pub trait MulAdd: Copy + Default + Send + Sync {
+    /// What sums are kept in.
+    type Sum: Copy + Default + Send + Sync;
+    /// `sum + a * b`.
+    fn mul_add(sum: Self::Sum, a: Self, b: Self) -> Self::Sum;
+    /// One.
+    const ONE: Self;
+    /// The sum, rounded.
+    fn round(sum: Self::Sum) -> Self;
+}
+
+macro_rules! mul_add {
+    ($($t:ty, $sum:ty, $one:expr, |$s:ident, $a:ident, $b:ident| $f:expr, $round:expr;)*) => {$(
+        impl MulAdd for $t {
+            type Sum = $sum;
+            const ONE: $t = $one;
+            #[inline(always)]
+            fn mul_add($s: $sum, $a: $t, $b: $t) -> $sum { $f }
+            #[inline(always)]
+            fn round(sum: $sum) -> $t { $round(sum) }
+        }
+    )*};
+}
+
+mul_add! {
+    f32, f32, 1.0, |s, a, b| s + a * b, std::convert::identity;
+    f64, f64, 1.0, |s, a, b| s + a * b, std::convert::identity;
+    f16, f32, f16::ONE, |s, a, b| s + a.to_f32() * b.to_f32(), f16::from_f32;
+    i32, i32, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
+    i64, i64, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
+    u8, u8, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
+    i8, i8, 1, |s, a, b| s.wrapping_add(a.wrapping_mul(b)), std::convert::identity;
+}
+
+/// The product with a dense matrix of `n` columns: row r of the result is the sum of the rows of `dense` that row r of the matrix
+/// names, each times its value. `row_of` tells which row of the matrix a row of the result is.
+pub fn product<T: MulAdd>(m: Csr<'_, T>, dense: &[T], n: usize, out: &mut [T], row_of: impl Fn(usize) -> usize + Sync) {
+    if n == 0 {
+        return;
+    }
+    parallel_rows(out, n, m.rows_per_chunk(n), |k, out| {
+        let (indices, values) = m.row(row_of(k));
+        // Sums of a block of columns stay in the nearest cache while the rows go by.
+        const BLOCK: usize = 256;
+        for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+            let mut sums = [T::Sum::default(); BLOCK];
+            let sums = &mut sums[..out.len()];
+            for (i, v) in indices.iter().zip(values) {
+                let row = &dense[*i as usize * n + block * BLOCK..][..out.len()];
+                sums.iter_mut().zip(row).for_each(|(s, x)| *s = T::mul_add(*s, *v, *x));
+            }
+            out.iter_mut().zip(sums).for_each(|(out, s)| *out = T::round(*s));
+        }
+    });
+}
+
+/// The product of a dense matrix of `m.rows()` columns and a sparse one of `columns` columns.
+pub fn dense_product<T: MulAdd>(dense: &[T], m: Csr<'_, T>, columns: usize, out: &mut [T]) {
+    let k = m.rows();
+    let grain = (GRAIN / (m.indices.len() + columns).max(1)).max(1);
+    parallel_rows(out, columns, grain, |i, out| {
+        let mut sums = vec![T::Sum::default(); out.len()];
+        for (r, x) in dense[i * k..(i + 1) * k].iter().enumerate() {
+            let (indices, values) = m.row(r);
+            for (c, v) in indices.iter().zip(values) {
+                let sum = &mut sums[*c as usize];
+                *sum = T::mul_add(*sum, *x, *v);
+            }
+        }
+        out.iter_mut().zip(sums).for_each(|(out, s)| *out = T::round(s));
+    });
+}
+
+/// Row pointers, columns and values of the transpose of a matrix of `columns` columns.
+pub fn transpose<T: Copy + Default>(m: Csr<'_, T>, columns: usize) -> (Vec<i64>, Vec<i64>, Vec<T>) {
+    let mut indptr = vec![0; columns + 1];
+    m.indices.iter().for_each(|c| indptr[*c as usize + 1] += 1);
+    (0..columns).for_each(|c| indptr[c + 1] += indptr[c]);
+    let mut next: Vec<i64> = indptr[..columns].to_vec();
+    let (mut indices, mut values) = (vec![0; m.indices.len()], vec![T::default(); m.indices.len()]);
+    for r in 0..m.rows() {
+        let (row, row_values) = m.row(r);
+        for (c, v) in row.iter().zip(row_values) {
+            let at = &mut next[*c as usize];
+            indices[*at as usize] = r as i64;
+            values[*at as usize] = *v;
+            *at += 1;
+        }
+    }
+    (indptr, indices, values)
+}
+
+/// The sum of each row.
+pub fn row_sums<T: MulAdd>(m: Csr<'_, T>, out: &mut [T]) {
+    parallel_rows(out, 1, m.rows_per_chunk(1), |r, out| {
+        out[0] = T::round(m.row(r).1.iter().fold(T::Sum::default(), |s, v| T::mul_add(s, *v, T::ONE)));
+    });
+}
+
+/// The sum of each column.
+pub fn column_sums<T: MulAdd>(m: Csr<'_, T>, out: &mut [T]) {
+    let mut sums = vec![T::Sum::default(); out.len()];
+    for (c, v) in m.indices.iter().zip(m.data) {
+        let sum = &mut sums[*c as usize];
+        *sum = T::mul_add(*sum, *v, T::ONE);
+    }
+    out.iter_mut().zip(sums).for_each(|(out, s)| *out = T::round(s));
+}

@@ -1,0 +1,101 @@
+//! Conversion between storage types.
+
+use ferromx_core::dtype::Element;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{Req, call_once, read_slice};
+use ferromx_kernels::sparse as kernels;
+
+use super::{csr_of, csr_parts, moved, new_array, new_csr, new_vector, row_len, with_rows};
+
+/// The elements as a dense array; that of a dense array is the same one.
+///
+/// # Errors
+/// Parts that do not fit together; no memory.
+pub fn to_dense(array: &Array) -> Result<NDArray> {
+    let a = match array {
+        Array::Dense(a) => return Ok(a.clone()),
+        Array::Sparse(a) => a,
+    };
+    let parts = a.parts()?;
+    let out = NDArray::zeros(a.shape(), a.dtype(), a.context())?;
+    let target = [(&out, Req::Write)];
+    if a.storage_type() == StorageType::Csr {
+        call_once(&csr_parts(&parts)?, &target, |ins, outs| {
+            moved!(a.dtype(), T => {
+                kernels::to_dense(csr_of::<T>(ins)?, row_len(a.shape()), outs[0].slice_mut()?);
+                Ok(())
+            })
+        })?;
+    } else {
+        call_once(&[&parts.indices, &parts.data], &target, |ins, outs| {
+            moved!(a.dtype(), T => {
+                let indices = ins[0].slice::<i64>()?;
+                kernels::scatter_rows(ins[1].slice::<T>()?, indices, row_len(a.shape()), outs[0].slice_mut()?);
+                Ok(())
+            })
+        })?;
+    }
+    Ok(out)
+}
+
+/// The same elements in another storage type; an array that has it already is shared.
+///
+/// # Errors
+/// csr for other than two dimensions, row_sparse for a scalar; no memory.
+pub fn cast(array: &Array, storage_type: StorageType) -> Result<Array> {
+    if array.storage_type() == storage_type {
+        return Ok(array.clone());
+    }
+    let dense = to_dense(array)?;
+    match storage_type {
+        StorageType::Default => Ok(dense.into()),
+        _ => moved!(dense.dtype(), T => Ok(to_sparse::<T>(&dense, storage_type)?.into())),
+    }
+}
+
+fn to_sparse<T: Element>(dense: &NDArray, storage_type: StorageType) -> Result<SparseArray> {
+    let (shape, context) = (dense.shape(), dense.context());
+    let n = shape.dims().len();
+    if storage_type == StorageType::Csr {
+        ensure!(n == 2, "only arrays of 2 dimensions can be stored as csr, not {shape}");
+        let (rows, columns) = (shape.dim(0) as usize, shape.dim(1) as usize);
+        let parts = read_slice(dense, |x: &[T]| kernels::dense_to_csr(x, rows, columns))?;
+        return new_csr(shape, parts, context);
+    }
+    ensure!(n >= 1, "a scalar cannot be stored as row_sparse");
+    let (rows, len) = (shape.dim(0) as usize, row_len(shape));
+    let (indices, values) = read_slice(dense, |x: &[T]| {
+        let indices = kernels::nonzero_rows(x, rows, len);
+        let mut values = vec![T::default(); indices.len() * len];
+        kernels::gather_rows(x, &indices, len, &mut values);
+        (indices, values)
+    })?;
+    let values = new_array(&values, &with_rows(shape, indices.len()), context)?;
+    SparseArray::row_sparse(shape, values, new_vector(&indices, context)?)
+}
+
+/// Overwrites an array, whatever its storage, by elements that nobody else uses any more.
+///
+/// # Errors
+/// Another shape or element type.
+pub fn assign(target: &Array, value: Array) -> Result<()> {
+    ensure!(
+        target.shape() == value.shape() && target.dtype() == value.dtype(),
+        "the result is {} {}, but the array that was given for it is {} {}",
+        value.shape(),
+        value.dtype(),
+        target.shape(),
+        target.dtype()
+    );
+    match target {
+        Array::Dense(to) => to.copy_from(&to_dense(&value)?),
+        Array::Sparse(to) => match cast(&value, to.storage_type())? {
+            Array::Sparse(from) if to.is_same(&from) => Ok(()),
+            Array::Sparse(from) => to.take(from),
+            Array::Dense(_) => to.check_format(),
+        },
+    }
+}

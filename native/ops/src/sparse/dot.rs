@@ -1,0 +1,156 @@
+//! Products of a sparse and a dense matrix.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::Element;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::SparseCall;
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{Req, call_once};
+use ferromx_kernels::sparse::{self as kernels, MulAdd};
+
+use super::cast::{cast, to_dense};
+use super::{csr_of, csr_parts, new_vector, with_rows};
+use crate::linalg::dot::{DotParam, Storage};
+use StorageType::{Csr, Default as Dense, RowSparse};
+
+/// csr by dense or row_sparse is dense, or row_sparse if that is asked for and csr is transposed (it always is where the other one
+/// is row_sparse); dense by csr is csr.
+pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<DotParam>();
+    match (ins[0], ins[1]) {
+        (Csr, Dense) if !p.transpose_b => match p.forward_stype {
+            Some(Storage::RowSparse) if p.transpose_a => Some(RowSparse),
+            None | Some(Storage::Default) => Some(Dense),
+            _ => None,
+        },
+        (Csr, RowSparse) if !p.transpose_b && p.forward_stype.is_none() => {
+            Some(if p.transpose_a { RowSparse } else { Dense })
+        }
+        (Dense, Csr) if !p.transpose_a && !p.transpose_b => match p.forward_stype {
+            None | Some(Storage::Csr) => Some(Csr),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The product.
+pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let p = call.ctx.params::<DotParam>();
+    if let Array::Dense(lhs) = &call.ins[0] {
+        let product = dense_csr(call, lhs, call.ins[1].sparse()?)?;
+        return Ok(vec![cast(&product.into(), call.storage_type)?]);
+    }
+    let rhs = to_dense(&call.ins[1])?;
+    let lhs = call.ins[0].sparse()?;
+    Ok(vec![csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0], call.storage_type == RowSparse)?])
+}
+
+/// Runs `$body` with `$T` bound to a type that products can be taken of.
+macro_rules! summed {
+    ($call:expr, $dtype:expr, $T:ident => $body:expr) => {
+        dispatch!($dtype, $T in [f32, f64, half::f16, i32, i64, u8, i8] => $body, d => {
+            use ferromx_core::dtype::DType;
+            let accepted = [DType::F16, DType::F32, DType::F64, DType::U8, DType::I8, DType::I32, DType::I64];
+            Err($call.ctx.unsupported(d, &accepted))
+        })
+    };
+}
+pub(super) use summed;
+
+/// A csr matrix, maybe transposed, by a dense array; the result is dense, or has the rows that are not empty.
+fn csr_dense(
+    call: &SparseCall<'_>,
+    lhs: &SparseArray,
+    transposed: bool,
+    rhs: &NDArray,
+    shape: &Shape,
+    row_sparse: bool,
+) -> Result<Array> {
+    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of one type, not {} and {}", lhs.dtype(), rhs.dtype());
+    summed!(call, lhs.dtype(), T => {
+        if transposed {
+            let turned = turn::<T>(lhs)?;
+            multiply::<T>(&turned, rhs, shape, row_sparse)
+        } else {
+            multiply::<T>(lhs, rhs, shape, row_sparse)
+        }
+    })
+}
+
+/// The transpose of a csr matrix.
+fn turn<T: Element + MulAdd>(a: &SparseArray) -> Result<SparseArray> {
+    let parts = a.parts()?;
+    let columns = a.shape().dim(1);
+    let turned =
+        call_once(&csr_parts(&parts)?, &[], |ins, _| Ok(kernels::transpose(csr_of::<T>(ins)?, columns as usize)))?;
+    super::new_csr(&Shape::new(&[columns, a.shape().dim(0)]), turned, a.context())
+}
+
+fn multiply<T: Element + MulAdd>(a: &SparseArray, rhs: &NDArray, shape: &Shape, row_sparse: bool) -> Result<Array> {
+    let parts = a.parts()?;
+    let [indptr, indices, values] = csr_parts(&parts)?;
+    let n = rhs.len().checked_div(rhs.shape().dim(0) as usize).unwrap_or(0);
+    let run = |out: &NDArray, rows: Option<&[i64]>| {
+        call_once(&[indptr, indices, values, rhs], &[(out, Req::Write)], |ins, outs| {
+            let (m, rhs, out) = (csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, outs[0].slice_mut::<T>()?);
+            match rows {
+                Some(rows) => kernels::product(m, rhs, n, out, |k| rows[k] as usize),
+                None => kernels::product(m, rhs, n, out, |r| r),
+            }
+            Ok(())
+        })
+    };
+    if !row_sparse {
+        let out = NDArray::zeros(shape, T::DTYPE, a.context())?;
+        run(&out, None)?;
+        return Ok(out.into());
+    }
+    let bounds = indptr.to_vec::<i64>()?;
+    let rows: Vec<i64> =
+        (0..bounds.len() as i64 - 1).filter(|r| bounds[*r as usize] < bounds[*r as usize + 1]).collect();
+    let out = NDArray::zeros(&with_rows(shape, rows.len()), T::DTYPE, a.context())?;
+    run(&out, Some(&rows))?;
+    Ok(SparseArray::row_sparse(shape, out, new_vector(&rows, a.context())?)?.into())
+}
+
+fn dense_csr(call: &SparseCall<'_>, lhs: &NDArray, rhs: &SparseArray) -> Result<NDArray> {
+    ensure!(lhs.dtype() == rhs.dtype(), "dot takes operands of one type, not {} and {}", lhs.dtype(), rhs.dtype());
+    let parts = rhs.parts()?;
+    let [indptr, indices, values] = csr_parts(&parts)?;
+    let out = NDArray::zeros(&call.shapes[0], lhs.dtype(), lhs.context())?;
+    let columns = rhs.shape().dim(1) as usize;
+    call_once(&[indptr, indices, values, lhs], &[(&out, Req::Write)], |ins, outs| {
+        summed!(call, lhs.dtype(), T => {
+            kernels::dense_product(ins[3].slice::<T>()?, csr_of::<T>(&ins[..3])?, columns, outs[0].slice_mut()?);
+            Ok(())
+        })
+    })?;
+    Ok(out)
+}
+
+/// The gradient of the dense operand of csr by dense is a product of the same kind.
+pub fn dot_backward_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<DotParam>();
+    let dense = ins[0] == Dense && ins[1] == Csr && ins[2] != Csr && !p.transpose_b;
+    dense.then_some(if p.transpose_a { Dense } else { RowSparse })
+}
+
+/// The gradient of csr by dense. With C = A B: dB = A^T dC; dA, which is dense, is only computed if it is wanted.
+pub fn dot_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let p = call.ctx.params::<DotParam>();
+    let (grad, lhs) = (call.ins[0].dense()?, call.ins[1].sparse()?);
+    let mut grads = if call.wanted[0] {
+        let operands = call.ins.iter().map(to_dense).collect::<Result<Vec<_>>>()?;
+        (call.dense)(&operands)?.into_iter().map(Array::Dense).take(1).collect()
+    } else {
+        vec![SparseArray::zeros(Csr, &call.shapes[0], lhs.dtype(), lhs.context())?.into()]
+    };
+    let row_sparse = call.storage_type == RowSparse;
+    grads.push(csr_dense(call, lhs, !p.transpose_a, grad, &call.shapes[1], row_sparse)?);
+    Ok(grads)
+}

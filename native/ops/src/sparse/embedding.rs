@@ -1,0 +1,52 @@
+//! The row_sparse gradient of `Embedding`.
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::SparseCall;
+use ferromx_core::params::Params;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{Req, call_once};
+use ferromx_kernels::sparse::{self as kernels, Csr, MulAdd};
+
+use super::dot::summed;
+use super::{new_vector, row_len, with_rows};
+use crate::index::EmbeddingParam;
+use ferromx_core::dispatch;
+
+/// The gradient of the table is row_sparse if that was asked for.
+pub fn embedding_rule(p: &Params, _: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    p.get::<EmbeddingParam>().sparse_grad.then_some(StorageType::RowSparse)
+}
+
+/// Sums up the rows of the output's gradient by index. Inputs: that gradient, the indices.
+pub fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    if call.wanted[0] {
+        return Err(Error::NotDifferentiable(
+            "Embedding with respect to its indices (data): ask for no gradient of them (grad_req null)".into(),
+        ));
+    }
+    let (grad, data) = (super::cast::to_dense(&call.ins[0])?, super::cast::to_dense(&call.ins[1])?);
+    let (shape, context) = (&call.shapes[1], grad.context());
+    let last = shape.dim(0) - 1;
+    let mut by_row: Vec<(i64, i64)> =
+        data.to_vec_as::<i64>()?.into_iter().enumerate().map(|(at, row)| (row.clamp(0, last), at as i64)).collect();
+    by_row.sort_unstable();
+    // Row k of this matrix has a one for each place where the k-th row of the table was looked up.
+    let (mut rows, mut indptr) = (Vec::new(), vec![0]);
+    for part in by_row.chunk_by(|a, b| a.0 == b.0) {
+        rows.push(part[0].0);
+        indptr.push(indptr[rows.len() - 1] + part.len() as i64);
+    }
+    let places: Vec<i64> = by_row.iter().map(|(_, at)| *at).collect();
+    let out = NDArray::zeros(&with_rows(shape, rows.len()), grad.dtype(), context)?;
+    call_once(&[&grad], &[(&out, Req::Write)], |ins, outs| {
+        summed!(call, grad.dtype(), T => {
+            let ones = vec![<T as MulAdd>::ONE; places.len()];
+            let m = Csr { indptr: &indptr, indices: &places, data: &ones };
+            kernels::product(m, ins[0].slice::<T>()?, row_len(shape), outs[0].slice_mut()?, |r| r);
+            Ok(())
+        })
+    })?;
+    let none = SparseArray::zeros(StorageType::RowSparse, &with_rows(&call.shapes[0], 0), data.dtype(), context)?;
+    Ok(vec![none.into(), SparseArray::row_sparse(shape, out, new_vector(&rows, context)?)?.into()])
+}

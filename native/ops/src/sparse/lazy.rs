@@ -1,0 +1,123 @@
+//! Lazy steps of optimizers: only the rows for which the gradient stores something change, those of the states included.
+
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::SparseCall;
+use ferromx_core::params::Params;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{read_slice, write_slice};
+use ferromx_kernels::sparse as kernels;
+
+use super::values::rows_at;
+use super::{moved, new_vector, row_len, with_rows};
+use StorageType::{Default as Dense, RowSparse};
+
+/// A weight, dense or row_sparse, with a row_sparse gradient and states of the weight's storage, or dense ones.
+pub fn lazy(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let states = ins[2..].iter().all(|s| *s == Dense || *s == ins[0]);
+    (ins[1] == RowSparse && ins[0] != StorageType::Csr && states).then_some(ins[0])
+}
+
+/// All operands are row_sparse.
+pub fn all_row_sparse(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
+}
+
+/// [`lazy`] where the parameter `lazy_update` of `$P` is set.
+macro_rules! lazy_rule {
+    ($P:ty) => {
+        |p, ins, out| if p.get::<$P>().lazy_update { $crate::sparse::lazy(p, ins, out) } else { None }
+    };
+}
+pub(crate) use lazy_rule;
+
+/// Runs the dense step on the rows that the gradient stores. A row_sparse weight or state that lacks such a row gets it.
+pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let gradient = call.ins[1].sparse()?;
+    let parts = gradient.parts()?;
+    let rows = parts.indices.to_vec::<i64>()?;
+    let target = match call.outs.first() {
+        Some(out) => out.clone(),
+        None => copy(&call.ins[0])?,
+    };
+    if !is_same(&target, &call.ins[0]) && call.outs.first().is_some() {
+        super::cast::assign(&target, copy(&call.ins[0])?)?;
+    }
+    if rows.is_empty() {
+        return Ok(vec![target]);
+    }
+    let mut operands = Vec::with_capacity(call.ins.len());
+    for (i, array) in call.ins.iter().enumerate() {
+        operands.push(if i == 1 { parts.data.clone() } else { Rows::of(array, &rows)?.read()? });
+    }
+    let mut made = (call.dense)(&operands)?;
+    let weight = made.pop().ok_or_else(|| Error::Internal("a step without a weight".into()))?;
+    Rows::of(&target, &rows)?.write(&weight)?;
+    for (array, rows_of_state) in call.ins[2..].iter().zip(&operands[2..]) {
+        Rows::of(array, &rows)?.write(rows_of_state)?;
+    }
+    Ok(vec![target])
+}
+
+fn copy(array: &Array) -> Result<Array> {
+    Ok(match array {
+        Array::Dense(a) => a.to_context(a.context())?.into(),
+        Array::Sparse(a) => a.to_context(a.context())?.into(),
+    })
+}
+
+fn is_same(a: &Array, b: &Array) -> bool {
+    match (a, b) {
+        (Array::Dense(a), Array::Dense(b)) => {
+            std::sync::Arc::ptr_eq(a.chunk(), b.chunk()) && a.byte_range() == b.byte_range()
+        }
+        (Array::Sparse(a), Array::Sparse(b)) => a.is_same(b),
+        _ => false,
+    }
+}
+
+/// Rows of an array: the dense array that holds them, and where in it they are.
+struct Rows {
+    data: NDArray,
+    at: Vec<i64>,
+}
+
+impl Rows {
+    fn of(array: &Array, rows: &[i64]) -> Result<Rows> {
+        let a = match array {
+            Array::Dense(a) => {
+                ensure!(
+                    rows.last().is_none_or(|last| *last < a.shape().dim(0)),
+                    "the gradient has more rows than the array of shape {}",
+                    a.shape()
+                );
+                return Ok(Rows { data: a.clone(), at: rows.to_vec() });
+            }
+            Array::Sparse(a) => a,
+        };
+        let stored = a.parts()?.indices.to_vec::<i64>()?;
+        let union = kernels::union_rows(&stored, rows);
+        if union.len() > stored.len() {
+            a.take(SparseArray::row_sparse(a.shape(), rows_at(a, &union)?, new_vector(&union, a.context())?)?)?;
+        }
+        Ok(Rows { data: a.parts()?.data, at: kernels::positions(rows, &union) })
+    }
+
+    fn read(&self) -> Result<NDArray> {
+        let (a, len) = (&self.data, row_len(self.data.shape()));
+        let out = NDArray::empty(&with_rows(a.shape(), self.at.len()), a.dtype(), a.context())?;
+        moved!(a.dtype(), T => read_slice(a, |from: &[T]| {
+            write_slice(&out, |to: &mut [T]| kernels::gather_rows(from, &self.at, len, to))
+        })?)?;
+        Ok(out)
+    }
+
+    fn write(&self, rows: &NDArray) -> Result<()> {
+        let len = row_len(self.data.shape());
+        // The new rows belong to this call alone, so that holding their lock cannot make another call wait.
+        moved!(rows.dtype(), T => read_slice(rows, |from: &[T]| {
+            write_slice(&self.data, |to: &mut [T]| kernels::scatter_rows(from, &self.at, len, to))
+        })?)
+    }
+}

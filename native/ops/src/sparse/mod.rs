@@ -1,0 +1,101 @@
+//! Operators on sparse arrays, and what the sparse forms of other operators are made of.
+//!
+//! An operator declares its form with `.sparse(rule, function)`. Its arithmetic is that of its dense kernel, run on stored values
+//! that were brought to common places; only products and sums have kernels of their own.
+
+pub mod cast;
+mod dot;
+mod embedding;
+mod lazy;
+mod matrix;
+mod reduce;
+mod storage_ops;
+mod values;
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::Element;
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::OpDef;
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Parts, SparseArray, StorageType};
+use ferromx_core::storage::In;
+use ferromx_kernels::sparse::Csr;
+
+pub use dot::{dot, dot_backward, dot_backward_rule, dot_rule};
+pub use embedding::{embedding_backward, embedding_rule};
+pub(crate) use lazy::lazy_rule;
+pub use lazy::{all_row_sparse, lazy, lazy_update};
+pub use matrix::{concat, concat_rule, slice, slice_rule, take, take_rule};
+pub use reduce::{norm, norm_rule, reduce, reduce_rule};
+pub use values::{
+    broadcast, broadcast_rule, each_stored, keeps_zero, merged, merged_rows_rule, merged_rule, on_values, product,
+    product_rule, scatter_rule, zeros, zeros_rule,
+};
+
+/// The operators of this family.
+pub static OPS: &[&OpDef] = storage_ops::OPS;
+
+/// Runs `$body` with `$T` bound to the element type, for functions that only move elements.
+macro_rules! moved {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        ferromx_core::dispatch!(
+            $dtype,
+            $T in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => $body,
+            d => Err(ferromx_core::error::Error::Internal(format!("no elements of type {d}")))
+        )
+    };
+}
+pub(crate) use moved;
+
+/// A matrix from operands that hold row pointers, columns and values.
+pub(crate) fn csr_of<'a, T: Element>(ins: &[In<'a>]) -> Result<Csr<'a, T>> {
+    Ok(Csr { indptr: ins[0].slice()?, indices: ins[1].slice()?, data: ins[2].slice()? })
+}
+
+/// Row pointers, columns and values of a csr array, in the order of [`csr_of`].
+pub(crate) fn csr_parts(parts: &Parts) -> Result<[&NDArray; 3]> {
+    match &parts.indptr {
+        Some(indptr) => Ok([indptr, &parts.indices, &parts.data]),
+        None => Err(ferromx_core::error::Error::Internal("a csr array was expected".into())),
+    }
+}
+
+/// A new array with these elements.
+pub(crate) fn new_array<T: Element>(items: &[T], shape: &Shape, context: Context) -> Result<NDArray> {
+    let array = NDArray::empty(shape, T::DTYPE, context)?;
+    array.copy_from_slice(items)?;
+    Ok(array)
+}
+
+/// A new vector with these elements.
+pub(crate) fn new_vector<T: Element>(items: &[T], context: Context) -> Result<NDArray> {
+    new_array(items, &Shape::new(&[items.len() as i64]), context)
+}
+
+/// A new csr array.
+pub(crate) fn new_csr<T: Element>(
+    shape: &Shape,
+    (indptr, indices, values): (Vec<i64>, Vec<i64>, Vec<T>),
+    context: Context,
+) -> Result<SparseArray> {
+    let (indptr, indices) = (new_vector(&indptr, context)?, new_vector(&indices, context)?);
+    SparseArray::csr(shape, new_vector(&values, context)?, indptr, indices)
+}
+
+/// Elements of a row: of all indices along axis 0.
+pub(crate) fn row_len(shape: &Shape) -> usize {
+    shape.dims()[1..].iter().product::<i64>() as usize
+}
+
+/// The shape with another number of rows.
+pub(crate) fn with_rows(shape: &Shape, rows: usize) -> Shape {
+    let mut dims = shape.dims().to_vec();
+    dims[0] = rows as i64;
+    Shape::new(&dims)
+}
+
+/// Whether the storage types are these.
+pub(crate) fn are(types: &[StorageType], expected: &[StorageType]) -> bool {
+    types == expected
+}

@@ -1,0 +1,81 @@
+//! Sums, means and norms of csr matrices.
+
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::SparseCall;
+use ferromx_core::params::Params;
+use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::storage::{Req, call_once};
+use ferromx_core::{dispatch, shape::Shape};
+use ferromx_kernels::sparse as kernels;
+
+use super::cast::to_dense;
+use super::{csr_of, csr_parts, new_vector};
+use crate::reduce::axes::{ReduceParam, resolve};
+use crate::reduce::norm::NormParam;
+use StorageType::{Csr, Default as Dense};
+
+/// A csr matrix reduced along one axis, or along both.
+pub fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<ReduceParam>();
+    let one = resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| !axes.is_empty());
+    (ins[0] == Csr && one).then_some(Dense)
+}
+
+/// The sum, or, for `mean`, the sum divided by the number of elements.
+pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let p = call.ctx.params::<ReduceParam>();
+    let axes = resolve(&p.axis, p.exclude, 2)?;
+    let count: i64 = axes.iter().map(|axis| a.shape().dim(*axis)).product();
+    if !a.dtype().is_float() || count == 0 {
+        return dense_form(call);
+    }
+    let parts = a.parts()?;
+    let out = NDArray::zeros(&call.shapes[0], a.dtype(), a.context())?;
+    let factor = if call.ctx.op.ends_with("mean") { 1.0 / count as f64 } else { 1.0 };
+    call_once(&csr_parts(&parts)?, &[(&out, Req::Write)], |ins, outs| {
+        dispatch!(a.dtype(), T in [f32, f64, half::f16] => {
+            let (m, out) = (csr_of::<T>(ins)?, outs[0].slice_mut::<T>()?);
+            match axes.as_slice() {
+                [0] => kernels::column_sums(m, out),
+                [_] => kernels::row_sums(m, out),
+                _ => {
+                    let mut rows = vec![T::default(); m.rows()];
+                    kernels::row_sums(m, &mut rows);
+                    let total: f64 = rows.iter().map(|x| ferromx_core::dtype::Element::to_f64(*x)).sum();
+                    out[0] = ferromx_core::dtype::Element::from_f64(total);
+                }
+            }
+            if factor != 1.0 {
+                out.iter_mut().for_each(|x| *x = ferromx_core::dtype::Element::from_f64(ferromx_core::dtype::Element::to_f64(*x) * factor));
+            }
+            Ok(())
+        }, d => Err(call.ctx.unsupported(d, ferromx_core::dtype::DType::FLOATS)))
+    })?;
+    Ok(vec![out.into()])
+}
+
+fn dense_form(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    Ok((call.dense)(&[to_dense(&call.ins[0])?])?.into_iter().map(Array::Dense).collect())
+}
+
+/// The norm of all elements is that of the stored ones.
+pub fn norm_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let all = p.get::<NormParam>().axis.0.as_ref().is_none_or(|axes| axes.dims().is_empty());
+    (all && ins[0] != Dense).then_some(Dense)
+}
+
+/// The norm of the stored values.
+pub fn norm(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let values = a.parts()?.data;
+    let values = match values.is_empty() {
+        true => new_vector(&[0f32], a.context())?,
+        false => values.reshape(&Shape::new(&[values.len() as i64]))?,
+    };
+    if values.dtype() != a.dtype() {
+        return dense_form(call);
+    }
+    (call.dense)(&[values])?.into_iter().map(|a| Ok(a.reshape(&call.shapes[0])?.into())).collect()
+}

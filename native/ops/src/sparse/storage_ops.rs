@@ -1,0 +1,215 @@
+//! The operators of sparse arrays: casting, retaining rows, counting and looking up stored values.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{OpCtx, OpDef, SparseCall, arg};
+use ferromx_core::params;
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{In, Out, Req, call_once};
+use ferromx_kernels::sparse as kernels;
+
+use super::{are, cast, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use crate::elemwise::identity::copy;
+use crate::linalg::dot::Storage;
+use StorageType::{Csr, Default as Dense, RowSparse};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&CAST_STORAGE, &RETAIN, &GETNNZ, &EDGE_ID];
+
+params! {
+    /// Parameters of `cast_storage`.
+    pub struct CastStorageParam {
+        /// The storage type of the result.
+        stype: Storage = required;
+    }
+}
+
+fn storage_of(s: Storage) -> StorageType {
+    match s {
+        Storage::Csr => Csr,
+        Storage::Default => Dense,
+        Storage::RowSparse => RowSparse,
+    }
+}
+
+pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
+    .aliases(&["_sparse_cast_storage"])
+    .doc(
+        "The same elements in another storage type: default, row_sparse, or, for matrices, csr. Zeros are not stored. In a graph \
+         all arrays are dense, so that nothing changes.",
+    )
+    .inputs(&[arg("data", "The array, of any storage type.")])
+    .params::<CastStorageParam>()
+    .forward(copy)
+    .grad(Grad::Compose(crate::rules::PASS_BACK))
+    .inplace(&[(0, 0)])
+    .sparse_from_dense(
+        |p, ins, _| {
+            let wanted = storage_of(p.get::<CastStorageParam>().stype);
+            (ins[0] != Dense || wanted != Dense).then_some(wanted)
+        },
+        |call| {
+            let made = match (&call.ins[0], call.storage_type) {
+                (Array::Sparse(a), wanted) if a.storage_type() == wanted => a.to_context(a.context())?.into(),
+                (other, wanted) => cast::cast(other, wanted)?,
+            };
+            Ok(vec![made])
+        },
+    );
+
+pub static RETAIN: OpDef = OpDef::new("_sparse_retain")
+    .doc("The rows of data with the given numbers; all other rows are zero.")
+    .inputs(&[
+        arg("data", "A row_sparse array."),
+        arg("indices", "A vector with the numbers of the rows to retain, of any element type."),
+    ])
+    .shape(|_, io| {
+        let data = io.ins[0].clone();
+        io.assign_out(0, &data)
+    })
+    .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
+    .forward(retain_dense)
+    .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_sparse_retain", &[n.ograds[0], n.inputs[1]], &[])?), None])))
+    .sparse(|_, ins, _| are(ins, &[RowSparse, Dense]).then_some(RowSparse), retain);
+
+fn check_rows(indices: &[i64], rows: i64) -> Result<()> {
+    match indices.iter().find(|i| **i < 0 || **i >= rows) {
+        Some(i) => Err(Error::Value(format!("row {i} is outside the first axis, which has {rows} rows"))),
+        None => Ok(()),
+    }
+}
+
+fn retain_dense(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (rows, len) = (ins[0].shape().dim(0), row_len(ins[0].shape()));
+    let indices: Vec<i64> = dispatch!(ins[1].dtype(), I in [f32, f64, half::f16, u8, i32, i8, i64, bool, half::bf16] => {
+        ins[1].slice::<I>()?.iter().map(|i| i.to_f64() as i64).collect()
+    }, d => return Err(Error::Internal(format!("no indices of type {d}"))));
+    check_rows(&indices, rows)?;
+    moved!(ins[0].dtype(), T => {
+        let (data, out) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
+        out.fill(T::default());
+        for i in indices {
+            let range = i as usize * len..(i as usize + 1) * len;
+            out[range.clone()].copy_from_slice(&data[range]);
+        }
+        Ok(())
+    })
+}
+
+fn retain(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let mut wanted = call.ins[1].dense()?.to_vec_as::<i64>()?;
+    check_rows(&wanted, a.shape().dim(0))?;
+    wanted.sort_unstable();
+    wanted.dedup();
+    let parts = a.parts()?;
+    let stored = parts.indices.to_vec::<i64>()?;
+    let (mut rows, mut at) = (Vec::new(), Vec::new());
+    for row in wanted {
+        if let Ok(k) = stored.binary_search(&row) {
+            rows.push(row);
+            at.push(k as i64);
+        }
+    }
+    let values = NDArray::empty(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
+    call_once(&[&parts.data], &[(&values, Req::Write)], |ins, outs| {
+        moved!(a.dtype(), T => {
+            kernels::gather_rows(ins[0].slice::<T>()?, &at, row_len(a.shape()), outs[0].slice_mut()?);
+            Ok(())
+        })
+    })?;
+    Ok(vec![SparseArray::row_sparse(a.shape(), values, new_vector(&rows, a.context())?)?.into()])
+}
+
+params! {
+    /// Parameters of `_contrib_getnnz`.
+    pub struct GetNnzParam {
+        /// 0 counts in each column, 1 in each row; None in the whole matrix.
+        axis: Option<i32> = None;
+    }
+}
+
+pub static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
+    .doc("The number of stored values of a csr matrix, explicit zeros included, as int64: in all, of shape (1), by column, or by row.")
+    .inputs(&[arg("data", "A csr matrix.")])
+    .params::<GetNnzParam>()
+    .shape(|p, io| {
+        let Some(n) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(n == 2, "_contrib_getnnz counts in matrices, not in arrays of shape {}", io.ins[0]);
+        let count = match p.get::<GetNnzParam>().axis {
+            None => 1,
+            Some(0 | -2) => io.ins[0].dim(1),
+            Some(1 | -1) => io.ins[0].dim(0),
+            Some(axis) => return Err(Error::Value(format!("axis {axis} is not one of a matrix: use 0, 1 or None"))),
+        };
+        io.assign_out(0, &Shape::new(&[count]))
+    })
+    .dtype(|_, io| io.assign_out(0, DType::I64))
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(|_, ins, _| are(ins, &[Csr]).then_some(Dense), getnnz);
+
+/// The stored values of a dense array are not known.
+fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
+    Err(Error::Unsupported(format!(
+        "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it on arrays",
+        ctx.op
+    )))
+}
+
+fn getnnz(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let parts = a.parts()?;
+    let [indptr, indices, _] = csr_parts(&parts)?;
+    let counts = match call.ctx.params::<GetNnzParam>().axis {
+        None => vec![indices.len() as i64],
+        Some(0 | -2) => {
+            let mut counts = vec![0; a.shape().dim(1) as usize];
+            indices.to_vec::<i64>()?.into_iter().for_each(|c| counts[c as usize] += 1);
+            counts
+        }
+        Some(_) => indptr.to_vec::<i64>()?.windows(2).map(|w| w[1] - w[0]).collect(),
+    };
+    Ok(vec![new_vector(&counts, a.context())?.into()])
+}
+
+pub static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
+    .doc("The values that a csr matrix stores at (u[i], v[i]), -1 where it stores none: the numbers of edges of a graph.")
+    .inputs(&[
+        arg("data", "A csr matrix."),
+        arg("u", "A vector of rows."),
+        arg("v", "A vector of columns, as long as u."),
+    ])
+    .shape(|_, io| {
+        let (u, v) = (io.ins[1].clone(), io.ins[2].clone());
+        io.assign_in(1, &v)?;
+        io.assign_in(2, &u)?;
+        io.assign_out(0, &u)
+    })
+    .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(|_, ins, _| are(ins, &[Csr, Dense, Dense]).then_some(Dense), edge_id);
+
+fn edge_id(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let (u, v) = (call.ins[1].dense()?.to_vec_as::<i64>()?, call.ins[2].dense()?.to_vec_as::<i64>()?);
+    check_rows(&u, a.shape().dim(0))?;
+    let out = NDArray::empty(&call.shapes[0], a.dtype(), a.context())?;
+    call_once(&csr_parts(&a.parts()?)?, &[(&out, Req::Write)], |ins, outs| {
+        dispatch!(a.dtype(), T in [f32, f64, half::f16, i32, i64, i8, u8] => {
+            let m = csr_of::<T>(ins)?;
+            for ((to, u), v) in outs[0].slice_mut::<T>()?.iter_mut().zip(&u).zip(&v) {
+                let (columns, values) = m.row(*u as usize);
+                *to = columns.binary_search(v).map_or(T::from_f64(-1.0), |k| values[k]);
+            }
+            Ok(())
+        }, d => Err(Error::Internal(format!("no edges of type {d}"))))
+    })?;
+    Ok(vec![out.into()])
+}

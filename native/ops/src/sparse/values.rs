@@ -1,0 +1,217 @@
+//! Elementwise operators: their dense kernels on stored values.
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::SparseCall;
+use ferromx_core::params::Params;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::{Req, call_once};
+use ferromx_kernels::sparse as kernels;
+
+use super::{are, csr_of, csr_parts, moved, new_vector, row_len, with_rows};
+use StorageType::{Csr, Default as Dense, RowSparse};
+
+/// Functions that keep zeros give the storage type that they get.
+pub fn keeps_zero(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    (ins[0] != Dense).then_some(ins[0])
+}
+
+/// A row_sparse array of which only the stored rows count; the second one has any storage.
+pub fn scatter_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    (ins[0] == RowSparse).then_some(RowSparse)
+}
+
+/// The only output of a dense form.
+fn one(mut outputs: Vec<NDArray>) -> Result<NDArray> {
+    outputs.pop().ok_or_else(|| Error::Internal("an operator has no output".into()))
+}
+
+/// Runs the dense form on the stored values of the first input.
+pub fn on_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let values = a.parts()?.data;
+    if values.is_empty() {
+        return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
+    }
+    Ok(vec![a.with_values(one((call.dense)(&[values])?)?)?.into()])
+}
+
+/// As [`on_values`], for operators whose second input only matters where the first one stores something.
+pub fn each_stored(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let values = a.parts()?.data;
+    if values.is_empty() {
+        return Ok(vec![SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into()]);
+    }
+    let other = at_places(a, &super::cast::to_dense(&call.ins[1])?)?;
+    Ok(vec![a.with_values(one((call.dense)(&[values, other])?)?)?.into()])
+}
+
+/// Operators that give zero for zeros: both sparse, in one storage type.
+pub fn merged_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    (ins[0] != Dense && ins.iter().all(|s| *s == ins[0])).then_some(ins[0])
+}
+
+/// As [`merged_rule`], of row_sparse arrays only.
+pub fn merged_rows_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    ins.iter().all(|s| *s == RowSparse).then_some(RowSparse)
+}
+
+/// Runs the dense form on the values at the places that one of the inputs stores, zeros where the others do not.
+pub fn merged(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let arrays = call.ins.iter().map(Array::sparse).collect::<Result<Vec<_>>>()?;
+    let Some(first) = arrays.first() else { return Err(Error::Internal("a merge of no arrays".into())) };
+    let result = if first.storage_type() == Csr { merge_csr(call, &arrays)? } else { merge_rows(call, &arrays)? };
+    Ok(vec![result.into()])
+}
+
+fn merge_rows(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArray> {
+    let mut rows: Vec<i64> = Vec::new();
+    for a in arrays {
+        rows = kernels::union_rows(&rows, &a.parts()?.indices.to_vec::<i64>()?);
+    }
+    let (shape, dtype, context) = (arrays[0].shape(), arrays[0].dtype(), arrays[0].context());
+    if rows.is_empty() {
+        return SparseArray::zeros(RowSparse, shape, dtype, context);
+    }
+    let values = arrays.iter().map(|a| rows_at(a, &rows)).collect::<Result<Vec<_>>>()?;
+    SparseArray::row_sparse(shape, one((call.dense)(&values)?)?, new_vector(&rows, context)?)
+}
+
+/// The rows with these numbers, among which are all that the array stores.
+pub fn rows_at(a: &SparseArray, rows: &[i64]) -> Result<NDArray> {
+    let parts = a.parts()?;
+    let out = NDArray::zeros(&with_rows(a.shape(), rows.len()), a.dtype(), a.context())?;
+    call_once(&[&parts.indices, &parts.data], &[(&out, Req::Write)], |ins, outs| {
+        let at = kernels::positions(ins[0].slice::<i64>()?, rows);
+        moved!(a.dtype(), T => {
+            kernels::scatter_rows(ins[1].slice::<T>()?, &at, row_len(a.shape()), outs[0].slice_mut()?);
+            Ok(())
+        })
+    })?;
+    Ok(out)
+}
+
+fn merge_csr(call: &SparseCall<'_>, arrays: &[&SparseArray]) -> Result<SparseArray> {
+    let [a, b] = arrays else {
+        return Err(Error::Internal(format!("a merge of {} csr arrays", arrays.len())));
+    };
+    let (pa, pb) = (a.parts()?, b.parts()?);
+    let ([ai, aj, av], [bi, bj, bv]) = (csr_parts(&pa)?, csr_parts(&pb)?);
+    let context = a.context();
+    let (indptr, indices, values) = call_once(&[ai, aj, av, bi, bj, bv], &[], |ins, _| {
+        moved!(a.dtype(), T => {
+            let (a, b) = (csr_of::<T>(&ins[..3])?, csr_of::<T>(&ins[3..])?);
+            let (indptr, indices) = kernels::union_csr(a, b);
+            let expand = |m| new_vector(&kernels::expand(m, &indptr, &indices), context);
+            let values = vec![expand(a)?, expand(b)?];
+            Ok((indptr, indices, values))
+        })
+    })?;
+    if indices.is_empty() {
+        return SparseArray::zeros(Csr, a.shape(), a.dtype(), context);
+    }
+    let values = one((call.dense)(&values)?)?;
+    SparseArray::csr(a.shape(), values, new_vector(&indptr, context)?, new_vector(&indices, context)?)
+}
+
+/// The product is zero where one of the inputs is, so that it has the storage of the sparse one.
+pub fn product_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    match (ins[0], ins[1]) {
+        (Dense, s) | (s, Dense) if s != Dense => Some(s),
+        (a, b) => (a == b && a != Dense).then_some(a),
+    }
+}
+
+/// Runs the dense form at the places of the sparse input, or of both.
+pub fn product(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let (sparse, dense, swapped) = match (&call.ins[0], &call.ins[1]) {
+        (Array::Sparse(a), Array::Dense(b)) => (a, b, false),
+        (Array::Dense(b), Array::Sparse(a)) => (a, b, true),
+        _ => return merged(call),
+    };
+    let values = sparse.parts()?.data;
+    if values.is_empty() {
+        let (shape, dtype) = (sparse.shape(), sparse.dtype());
+        return Ok(vec![SparseArray::zeros(sparse.storage_type(), shape, dtype, sparse.context())?.into()]);
+    }
+    let other = at_places(sparse, dense)?;
+    let operands = if swapped { [other, values] } else { [values, other] };
+    Ok(vec![sparse.with_values(one((call.dense)(&operands)?)?)?.into()])
+}
+
+/// The elements, or rows, of a dense array at the places that a sparse one of its shape stores.
+fn at_places(sparse: &SparseArray, dense: &NDArray) -> Result<NDArray> {
+    let parts = sparse.parts()?;
+    let out = NDArray::empty(parts.data.shape(), dense.dtype(), dense.context())?;
+    let (target, len) = ([(&out, Req::Write)], row_len(sparse.shape()));
+    if sparse.storage_type() == Csr {
+        let [indptr, indices, values] = csr_parts(&parts)?;
+        call_once(&[indptr, indices, values, dense], &target, |ins, outs| {
+            moved!(dense.dtype(), T => {
+                kernels::gather(csr_of::<T>(&ins[..3])?, ins[3].slice::<T>()?, len, outs[0].slice_mut()?);
+                Ok(())
+            })
+        })?;
+    } else {
+        call_once(&[&parts.indices, dense], &target, |ins, outs| {
+            moved!(dense.dtype(), T => {
+                kernels::gather_rows(ins[1].slice::<T>()?, ins[0].slice::<i64>()?, len, outs[0].slice_mut()?);
+                Ok(())
+            })
+        })?;
+    }
+    Ok(out)
+}
+
+/// A csr matrix times, or divided by, a dense array that is broadcast to its shape.
+pub fn broadcast_rule(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    are(ins, &[Csr, Dense]).then_some(Csr)
+}
+
+/// Runs the dense form on the stored values and what the dense input is broadcast to at their places.
+pub fn broadcast(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let (a, b) = (call.ins[0].sparse()?, call.ins[1].dense()?);
+    let fits = b.shape().dims().len() <= 2 && call.shapes[0] == *a.shape();
+    if !fits {
+        let dense = one((call.dense)(&[super::cast::to_dense(&call.ins[0])?, b.clone()])?)?;
+        return Ok(vec![super::cast::cast(&dense.into(), call.storage_type)?]);
+    }
+    let parts = a.parts()?;
+    if parts.data.is_empty() {
+        return Ok(vec![SparseArray::zeros(Csr, a.shape(), a.dtype(), a.context())?.into()]);
+    }
+    let dims = b.shape().to_usize();
+    let columns = dims.last().copied().unwrap_or(1);
+    let rows = if dims.len() == 2 { dims[0] } else { 1 };
+    let [indptr, indices, values] = csr_parts(&parts)?;
+    let other = NDArray::empty(parts.data.shape(), b.dtype(), b.context())?;
+    call_once(&[indptr, indices, values, b], &[(&other, Req::Write)], |ins, outs| {
+        moved!(b.dtype(), T => {
+            let (indptr, indices, b) = (ins[0].slice::<i64>()?, ins[1].slice::<i64>()?, ins[3].slice::<T>()?);
+            let out = outs[0].slice_mut::<T>()?;
+            for (r, range) in indptr.windows(2).enumerate() {
+                let row = if rows == 1 { b } else { &b[r * columns..(r + 1) * columns] };
+                for k in range[0] as usize..range[1] as usize {
+                    out[k] = row[if columns == 1 { 0 } else { indices[k] as usize }];
+                }
+            }
+            Ok(())
+        })
+    })?;
+    Ok(vec![a.with_values(one((call.dense)(&[parts.data.clone(), other])?)?)?.into()])
+}
+
+/// Zeros have the storage of the input, or, where there is none, of the array that they are written to.
+pub fn zeros_rule(_: &Params, ins: &[StorageType], out: Option<StorageType>) -> Option<StorageType> {
+    ins.first().copied().or(out).filter(|s| *s != Dense)
+}
+
+/// An array that stores nothing.
+pub fn zeros(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let Some(like) = call.ins.first().or(call.outs.first()) else {
+        return Err(Error::Internal("zeros without an array that says their type".into()));
+    };
+    let zeros = SparseArray::zeros(call.storage_type, &call.shapes[0], like.dtype(), like.context())?;
+    Ok(vec![zeros.into()])
+}
