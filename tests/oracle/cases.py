@@ -36,6 +36,14 @@ class OpCase:
     """Positions of the inputs that an imperative call changes; inputs and outputs then have no names but numbers."""
     like: Optional[list] = None
     """Positions of the inputs that the outputs of an imperative call resemble, where MXNet wants them to be given."""
+    stypes: Optional[tuple] = None
+    """Storage types of the inputs, for a call on arrays of which some are sparse."""
+    grad_stypes: tuple = ()
+    """Storage types of the gradients that `grad` lists, in such a call."""
+    changed: tuple = ()
+    """Inputs that such a call changes."""
+    in_place: bool = False
+    """Whether the output of such a call is written to the first input."""
     refuse: bool = False
     """Not run, because MXNet reads foreign memory here or ends the process: an engine must refuse the call."""
     why: str = ""

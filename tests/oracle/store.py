@@ -59,6 +59,13 @@ class Store:
             line["np_shape"] = True
         if case.imperative:
             line["imperative"] = True
+        if case.stypes:
+            line["stypes"] = list(case.stypes)
+            line["out_stypes"] = record.get("out_stypes", [])
+        if case.in_place:
+            line["in_place"] = True
+        if case.grad_stypes:
+            line["grad_stypes"] = list(case.grad_stypes)
         if case.grad is not None:
             line["req"] = case.req
             line["wrt"] = names if case.grad == "all" else case.grad

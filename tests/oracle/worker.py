@@ -93,25 +93,51 @@ class Oracle:
             if len(names) != len(case.inputs):
                 return {"skip": "takes %s, case gives %d inputs" % (names, len(case.inputs))}
             stage = "run"
-            record.update(self.invoke(case) if case.imperative else self.execute(symbol, names, case))
+            if case.stypes:
+                record.update(self.invoke_stored(case, record["names"]))
+            else:
+                record.update(self.invoke(case) if case.imperative else self.execute(symbol, names, case))
         except self.mx.base.MXNetError as error:
             record["error"] = failure(stage, error)
         return record
 
     def invoke(self, case):
         arrays = [self.array(np.asarray(v)) for v in case.inputs]
-        creator = ctypes.c_void_p()
-        self.check(self.lib.NNGetOpHandle(ctypes.c_char_p(case.op.encode()), ctypes.byref(creator)))
-        keys = list(case.attrs)
-        call = self.mx.ndarray._internal._imperative_invoke
         out = None if case.like is None else [self.array(np.zeros_like(case.inputs[i])) for i in case.like]
-        outputs = call(creator.value, arrays, keys, [attr(case.attrs[k]) for k in keys], out, False, True)
-        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        outputs = self.call(case, arrays, out)
         result = {"outputs": [o.asnumpy() for o in outputs]}
         if case.states is not None:
             result["output_names"] = ["output%d" % i for i in range(len(outputs))]
             result["aux"] = [("input%d" % i, arrays[i].asnumpy()) for i in case.states]
         return result
+
+    def invoke_stored(self, case, names):
+        """Calls the operator on arrays of the given storage types, recorded where gradients are wanted."""
+        autograd = self.mx.autograd
+        arrays = [self.array(np.asarray(v)).tostype(s) for v, s in zip(case.inputs, case.stypes)]
+        for name, stype in zip(case.grad or (), case.grad_stypes):
+            arrays[names.index(name)].attach_grad(case.req, stype=stype)
+        if case.grad:
+            with autograd.record(train_mode=case.train):
+                outputs = self.call(case, arrays)
+        else:
+            # MXNet's sparse steps of optimizers only work in place.
+            outputs = self.call(case, arrays, arrays[0] if case.in_place else None)
+        result = {"outputs": [o.asnumpy() for o in outputs], "out_stypes": [o.stype for o in outputs]}
+        result["aux"] = [(n, arrays[names.index(n)].asnumpy()) for n in case.changed]
+        if case.grad:
+            result["head_grads"] = head_gradients(case, result["outputs"])
+            autograd.backward(outputs, [self.array(h) for h in result["head_grads"]], train_mode=case.train)
+            result["grads"] = [(n, arrays[names.index(n)].grad.asnumpy()) for n in case.grad]
+        return result
+
+    def call(self, case, arrays, out=None):
+        creator = ctypes.c_void_p()
+        self.check(self.lib.NNGetOpHandle(ctypes.c_char_p(case.op.encode()), ctypes.byref(creator)))
+        keys = list(case.attrs)
+        call = self.mx.ndarray._internal._imperative_invoke
+        outputs = call(creator.value, arrays, keys, [attr(case.attrs[k]) for k in keys], out, False, True)
+        return outputs if isinstance(outputs, (list, tuple)) else [outputs]
 
     def execute(self, symbol, names, case):
         aux_names = set(symbol.list_auxiliary_states())

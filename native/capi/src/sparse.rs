@@ -1,5 +1,7 @@
 //! What both faces do with the parts of sparse arrays.
 
+use std::sync::Arc;
+
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
@@ -20,7 +22,7 @@ pub fn check_index_type(dtype: DType) -> Result<()> {
 ///
 /// # Errors
 /// A dense array; no such index array.
-pub fn index_array(tensor: &Tensor, i: i64) -> Result<NDArray> {
+pub fn index_array(tensor: &Arc<Tensor>, i: i64) -> Result<NDArray> {
     let stored = tensor.stored()?;
     let array = stored.sparse()?;
     let i = usize::try_from(i).map_err(|_| Error::Value(format!("there is no index array number {i}")))?;
@@ -32,7 +34,7 @@ pub fn index_array(tensor: &Tensor, i: i64) -> Result<NDArray> {
 ///
 /// # Errors
 /// A dense array.
-pub fn values(tensor: &Tensor) -> Result<NDArray> {
+pub fn values(tensor: &Arc<Tensor>) -> Result<NDArray> {
     let stored = tensor.stored()?;
     let array = stored.sparse()?;
     array.stored_values().to_context(array.context())
@@ -42,7 +44,7 @@ pub fn values(tensor: &Tensor) -> Result<NDArray> {
 ///
 /// # Errors
 /// Arrays that do not fit; no such part.
-pub fn copy_part(target: &Tensor, source: &Tensor, i: i32) -> Result<()> {
+pub fn copy_part(target: &Arc<Tensor>, source: &Arc<Tensor>, i: i32) -> Result<()> {
     match (target.stored()?, source.stored()?) {
         (Array::Sparse(to), Array::Sparse(from)) if i == -1 => to.copy_from(&from),
         (Array::Sparse(to), from) => {
@@ -60,7 +62,7 @@ pub fn copy_part(target: &Tensor, source: &Tensor, i: i32) -> Result<()> {
 ///
 /// # Errors
 /// Parts that do not fit together.
-pub fn check_format(tensor: &Tensor) -> Result<()> {
+pub fn check_format(tensor: &Arc<Tensor>) -> Result<()> {
     match tensor.stored()? {
         Array::Sparse(a) => a.check_format(),
         Array::Dense(_) => Ok(()),

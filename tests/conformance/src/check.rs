@@ -27,6 +27,9 @@ fn op(runner: &dyn Runner, case: &OpCase) -> Result<(), String> {
         return refused(refusal, answer.err());
     }
     let result = answer?;
+    if result.storage_types != case.out_stypes {
+        return Err(format!("storage types {:?}, expected {:?}", result.storage_types, case.out_stypes));
+    }
     if result.outputs.len() != case.outputs.len() {
         return Err(format!("{} outputs, expected {}", result.outputs.len(), case.outputs.len()));
     }

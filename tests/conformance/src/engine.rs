@@ -1,6 +1,7 @@
 //! The runner that calls the Rust facade.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -8,11 +9,13 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{self, Req};
 use ferromx_ops::registry;
+use ferromx_ops::sparse::cast::{cast, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
-use ferromx_runtime::imperative::{Arrays, invoke};
+use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Tensor, invoke};
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
 
@@ -29,7 +32,11 @@ impl Runner for Engine {
     }
 
     fn run(&self, case: &OpCase) -> Result<OpResult, String> {
-        let run = if case.imperative { run_on_arrays } else { run_bound };
+        let run = match (case.stypes.is_empty(), case.imperative) {
+            (false, _) => run_stored,
+            (true, true) => run_on_arrays,
+            (true, false) => run_bound,
+        };
         run(case).map_err(|e| e.to_string())
     }
 
@@ -72,8 +79,67 @@ fn run_on_arrays(case: &OpCase) -> Result<OpResult> {
         call.def.mutates.iter().filter_map(|i| Some((case.inputs.get(*i)?.name.clone(), from_engine(&inputs[*i]))));
     Ok(OpResult {
         outputs: outputs.iter().take(visible).map(from_engine).collect(),
+        storage_types: Vec::new(),
         grads: Ok(BTreeMap::new()),
         aux: states.collect(),
+    })
+}
+
+fn storage_type(name: &str) -> Result<StorageType> {
+    [StorageType::Default, StorageType::RowSparse, StorageType::Csr]
+        .into_iter()
+        .find(|t| t.name() == name)
+        .ok_or_else(|| Error::Param(format!("{name} is no storage type")))
+}
+
+/// A tensor of a storage type.
+fn tensor(array: &NDArray, storage: &str) -> Result<Arc<Tensor>> {
+    Ok(Arc::new(Tensor::new(cast(&array.clone().into(), storage_type(storage)?)?)))
+}
+
+fn values(tensor: &Tensor) -> Result<Array> {
+    Ok(from_engine(&to_dense(&tensor.stored()?)?))
+}
+
+/// Calls the operator on arrays of the given storage types, recorded where gradients are wanted.
+fn run_stored(case: &OpCase) -> Result<OpResult> {
+    let inputs: Vec<Arc<Tensor>> =
+        case.inputs.iter().zip(&case.stypes).map(|(i, s)| tensor(&to_engine(i)?, s)).collect::<Result<_>>()?;
+    let find = |name: &String| {
+        let found = case.inputs.iter().position(|i| i.name == *name).map(|k| &inputs[k]);
+        found.ok_or_else(|| Error::NotFound(format!("the case has no input {name}")))
+    };
+    let marked: Vec<Arc<Tensor>> = case.wrt.iter().map(|n| find(n).cloned()).collect::<Result<_>>()?;
+    let gradients = marked.iter().zip(&case.grad_stypes).map(|(x, storage)| {
+        let x = x.stored()?;
+        let array = tensor(&NDArray::zeros(x.shape(), x.dtype(), x.context())?, storage)?;
+        Ok(GradientRequest { array, req: Req::Write })
+    });
+    let gradients: Vec<GradientRequest> = gradients.collect::<Result<_>>()?;
+    imperative::mark_variables(&marked, &gradients)?;
+    let previous = (imperative::set_recording(!marked.is_empty()), imperative::set_training(case.train));
+    let attrs = case.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    let given = if case.in_place { &inputs[..1] } else { &[] };
+    let (name, _) = registry::find(&case.op)?;
+    let outputs = imperative::call(name, attrs, &inputs, given);
+    imperative::set_recording(previous.0);
+    imperative::set_training(previous.1);
+    let outputs = outputs?;
+    let mut grads = BTreeMap::new();
+    if !marked.is_empty() {
+        let heads: Vec<Option<Arc<Tensor>>> =
+            case.head_grads.iter().map(|h| Ok(Some(Arc::new(Tensor::new(to_engine(h)?))))).collect::<Result<_>>()?;
+        imperative::backward(&outputs, &heads, &[], false, case.train)?;
+        for (name, gradient) in case.wrt.iter().zip(&gradients) {
+            grads.insert(name.clone(), values(&gradient.array)?);
+        }
+    }
+    let aux = case.aux.iter().map(|state| Ok((state.name.clone(), values(find(&state.name)?)?)));
+    Ok(OpResult {
+        outputs: outputs.iter().map(|t| values(t)).collect::<Result<_>>()?,
+        storage_types: outputs.iter().map(|t| Ok(t.stored()?.storage_type().name().to_owned())).collect::<Result<_>>()?,
+        grads: Ok(grads),
+        aux: aux.collect::<Result<_>>()?,
     })
 }
 
@@ -101,7 +167,7 @@ fn run_bound(case: &OpCase) -> Result<OpResult> {
     let outputs = executor.outputs().iter().map(from_engine).collect();
     let grads = backward(case, &executor, &names).map_err(|e| e.to_string());
     let aux = aux_names.into_iter().zip(executor.aux().iter().map(from_engine)).collect();
-    Ok(OpResult { outputs, grads, aux })
+    Ok(OpResult { outputs, storage_types: Vec::new(), grads, aux })
 }
 
 /// A gradient array as the case wants to find it: filled for `add`, else with ones, which `write` must replace.

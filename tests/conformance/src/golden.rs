@@ -116,6 +116,18 @@ pub struct OpCase {
     /// Call it on arrays instead of binding it.
     #[serde(default)]
     pub imperative: bool,
+    /// Storage types of the inputs, where some are sparse; the operator is then called on arrays.
+    #[serde(default)]
+    pub stypes: Vec<String>,
+    /// Storage types of the outputs of such a call.
+    #[serde(default)]
+    pub out_stypes: Vec<String>,
+    /// Storage types of the gradients of such a call, as `wrt` lists them.
+    #[serde(default)]
+    pub grad_stypes: Vec<String>,
+    /// Whether the output of such a call is written to the first input.
+    #[serde(default)]
+    pub in_place: bool,
     /// The visible outputs.
     #[serde(default)]
     pub outputs: Vec<Stored>,

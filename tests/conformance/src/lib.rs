@@ -46,6 +46,8 @@ pub trait Runner {
 pub struct OpResult {
     /// The visible outputs.
     pub outputs: Vec<Array>,
+    /// Their storage types, of a call on arrays with sparse inputs.
+    pub storage_types: Vec<String>,
     /// The gradients that were asked for, by input name, or why there are none. Empty when none were asked for.
     pub grads: Result<BTreeMap<String, Array>, String>,
     /// Auxiliary or updated states after the call, by input name.

@@ -140,7 +140,7 @@ fn checkpoint() -> Checkpoint {
 
 fn named(loaded: &Loaded, name: &str) -> NDArray {
     let index = loaded.names.iter().position(|n| n == name).unwrap_or_else(|| panic!("there is no {name}"));
-    loaded.arrays[index].clone().unwrap()
+    to_dense(loaded.arrays[index].as_ref().unwrap()).unwrap()
 }
 
 /// The pictures as MNISTIter gives them.

@@ -8,16 +8,16 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::storage::Req;
-use ferromx_runtime::executor::{Bound, Executor, Monitor};
+use ferromx_runtime::executor::{BoundStored, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
 
-use super::args::{array, arrays, check_groups, id, optional, put, raw, slice, texts};
+use super::args::{arrays, check_groups, id, optional, put, raw, slice, stored, texts};
 use super::guard;
 use super::infer::rows;
 use super::number::Number;
 use super::ret::{Ret, put_handle, put_text};
 use super::types::{ExecutorHandle, ExecutorMonitorCallback, NDArrayHandle, SymbolHandle};
-use crate::handle::{self, Object, executor, insert, insert_tensor, symbol};
+use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
 
 /// What `MXExecutorBind` and its variants take.
 struct BindArgs {
@@ -36,17 +36,17 @@ impl BindArgs {
     fn bind(self, out: *mut ExecutorHandle) -> Result<()> {
         let n = self.len as usize;
         let s = symbol(id(self.symbol))?;
-        let args = arrays(self.args, n, "in_args")?;
-        let grads = optional(self.grads, n, array)?;
+        let args = stored(self.args, n, "in_args")?;
+        let grads = optional(self.grads, n, |h| tensor(id(h))?.stored())?;
         let codes = if self.grads.is_null() { vec![0; n] } else { slice(self.reqs, n, "grad_req_type")?.to_vec() };
         let reqs = (codes.into_iter().zip(&grads))
             .map(|(code, grad)| if grad.is_none() { Ok(Req::Null) } else { Req::from_code(code) })
             .collect::<Result<_>>()?;
-        let aux = arrays(self.aux, self.aux_len as usize, "aux_states")?;
+        let aux = stored(self.aux, self.aux_len as usize, "aux_states")?;
         let shared = shared(self.shared)?;
         let context = Context::from_codes(self.device.0, self.device.1)?;
-        let bound = Bound { args, grads, reqs, aux };
-        put_handle(out, || Ok(insert_executor(Executor::bind(&s, context, bound, shared.as_deref())?)))
+        let bound = BoundStored { args, grads, reqs, aux };
+        put_handle(out, || Ok(insert_executor(Executor::bind_stored(&s, context, bound, shared.as_deref())?)))
     }
 }
 

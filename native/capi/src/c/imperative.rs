@@ -28,20 +28,22 @@ fn invoke(
         put(num_outputs, 0, "num_outputs")?;
         let results = imperative::call(name, attrs, &inputs, &[])?;
         put(num_outputs, results.len() as c_int, "num_outputs")?;
-        let types = storage_types(&results);
-        let (handles, storage_types) = invoked(results.into_iter().map(insert_tensor), types);
+        let (handles, storage_types) = invoked(results.into_iter().map(|t| {
+            let storage_type = storage_type(&t);
+            (insert_tensor(t), storage_type)
+        }));
         put(outputs, handles, "outputs")?;
         return Ok(storage_types);
     }
     let n = count(get(num_outputs, "num_outputs")?, "num_outputs")?;
     let given = tensors(given, n, "outputs")?;
     imperative::call(name, attrs, &inputs, &given)?;
-    Ok(invoked(std::iter::empty(), storage_types(&given)).1)
+    Ok(invoked(given.iter().map(|t| (0, storage_type(t)))).1)
 }
 
-/// The codes of the storage types of tensors that hold arrays.
-fn storage_types(tensors: &[Arc<Tensor>]) -> impl Iterator<Item = c_int> {
-    tensors.iter().map(|t| t.stored().map_or(-1, |a| a.storage_type() as c_int))
+/// The code of the storage type of what a tensor holds.
+fn storage_type(tensor: &Arc<Tensor>) -> c_int {
+    tensor.storage_type().map_or(-1, |s| s as c_int)
 }
 
 /// Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are

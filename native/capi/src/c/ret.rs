@@ -118,15 +118,14 @@ pub fn put_handle(out: *mut *mut c_void, new: impl FnOnce() -> Result<u64>) -> R
 }
 
 /// The handles of an operator's outputs and their storage types, valid until this is called on this thread again.
-pub fn invoked(
-    handles: impl Iterator<Item = u64>,
-    storage_types: impl Iterator<Item = c_int>,
-) -> (*mut NDArrayHandle, *const c_int) {
+pub fn invoked(outputs: impl Iterator<Item = (u64, c_int)>) -> (*mut NDArrayHandle, *const c_int) {
     INVOKED.with_borrow_mut(|last| {
         last.handles.clear();
-        last.handles.extend(handles.map(raw));
         last.storage_types.clear();
-        last.storage_types.extend(storage_types);
+        for (handle, storage_type) in outputs {
+            last.handles.push(raw(handle));
+            last.storage_types.push(storage_type);
+        }
         (last.handles.as_mut_ptr(), last.storage_types.as_ptr())
     })
 }

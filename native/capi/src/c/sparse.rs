@@ -87,9 +87,8 @@ pub extern "C" fn MXNDArrayCreateSparseEx64(
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayGetStorageType(handle: NDArrayHandle, out_storage_type: *mut c_int) -> c_int {
     guard(|| {
-        let tensor = tensor(id(handle))?;
-        let code = if tensor.is_empty() { -1 } else { tensor.stored()?.storage_type() as c_int };
-        put(out_storage_type, code, "out_storage_type")
+        let storage_type = tensor(id(handle))?.storage_type();
+        put(out_storage_type, storage_type.map_or(-1, |s| s as c_int), "out_storage_type")
     })
 }
 

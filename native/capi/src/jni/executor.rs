@@ -5,8 +5,9 @@ use std::sync::Arc;
 use ferromx_core::context::Context;
 use ferromx_core::error::Error;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
-use ferromx_runtime::executor::{Bound, Executor, Monitor};
+use ferromx_runtime::executor::{BoundStored, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
@@ -20,6 +21,10 @@ use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tenso
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
     Ok(handles.iter().map(|h| tensor(*h as u64)?.array()).collect::<ferromx_core::error::Result<_>>()?)
+}
+
+fn stored(handles: &[jlong]) -> Result<Vec<Array>> {
+    Ok(handles.iter().map(|h| tensor(*h as u64)?.stored()).collect::<ferromx_core::error::Result<_>>()?)
 }
 
 fn wrap(array: &NDArray) -> jlong {
@@ -78,20 +83,20 @@ native! {
     {
         check_groups(env, &group_names, &group_types, &group_ids)?;
         let s = symbol(symbol_handle as u64)?;
-        let args = arrays(&longs(env, &args, "args")?)?;
+        let args = stored(&longs(env, &args, "args")?)?;
         let grads = longs(env, &grads, "grads")?
             .into_iter()
-            .map(|h| if h == 0 { Ok(None) } else { Ok(Some(tensor(h as u64)?.array()?)) })
+            .map(|h| if h == 0 { Ok(None) } else { Ok(Some(tensor(h as u64)?.stored()?)) })
             .collect::<Result<Vec<_>>>()?;
         let reqs = ints(env, &reqs, "gradReqs")?
             .into_iter()
             .zip(&grads)
             .map(|(r, g)| Ok(if g.is_none() { Req::Null } else { Req::from_code(r as u32)? }))
             .collect::<Result<Vec<_>>>()?;
-        let aux = arrays(&longs(env, &aux, "aux")?)?;
+        let aux = stored(&longs(env, &aux, "aux")?)?;
         let shared = if shared == 0 { None } else { Some(executor(shared as u64)?) };
         let context = Context::from_codes(dev_type, dev_id)?;
-        let bound = Executor::bind(&s, context, Bound { args, grads, reqs, aux }, shared.as_deref())?;
+        let bound = Executor::bind_stored(&s, context, BoundStored { args, grads, reqs, aux }, shared.as_deref())?;
         Ok(insert(Object::Executor(Arc::new(bound))) as jlong)
     }
 

@@ -167,15 +167,15 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayCopyFromNDArray(_env, target: jlong, source: jlong, locator: jint) {
-        Ok(sparse::copy_part(&*tensor(target as u64)?, &*tensor(source as u64)?, locator)?)
+        Ok(sparse::copy_part(&tensor(target as u64)?, &tensor(source as u64)?, locator)?)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayGetData(_env, handle: jlong) -> jlong {
-        Ok(wrap(sparse::values(&*tensor(handle as u64)?)?))
+        Ok(wrap(sparse::values(&tensor(handle as u64)?)?))
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayGetAux(_env, handle: jlong, index: jint) -> jlong {
-        Ok(wrap(sparse::index_array(&*tensor(handle as u64)?, index.into())?))
+        Ok(wrap(sparse::index_array(&tensor(handle as u64)?, index.into())?))
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarraySetFloats(

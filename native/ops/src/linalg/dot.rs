@@ -8,6 +8,7 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, param_enum, params};
 use ferromx_kernels::gemm::{MatMut, MatRef};
@@ -21,6 +22,17 @@ pub static OPS: &[&OpDef] = &[&DOT, &BATCH_DOT];
 param_enum! {
     /// Storage types.
     pub enum Storage { Csr = "csr", Default = "default", RowSparse = "row_sparse" }
+}
+
+impl Storage {
+    /// The storage type of this name.
+    pub fn storage_type(self) -> StorageType {
+        match self {
+            Storage::Csr => StorageType::Csr,
+            Storage::Default => StorageType::Default,
+            Storage::RowSparse => StorageType::RowSparse,
+        }
+    }
 }
 
 params! {

@@ -106,6 +106,7 @@ pub static SQUARE_SUM: OpDef = {
         .params::<ReduceParam>()
         .shape(shape_of::<SumSquares>)
         .forward(forward::<SumSquares>)
+        .sparse(crate::sparse::row_reduce_rule, crate::sparse::on_rows)
         .grad(Grad::Compose(COMPOSE))
 };
 

@@ -3,7 +3,7 @@
 use ferromx_core::dispatch;
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
 use ferromx_core::params::Params;
@@ -17,37 +17,38 @@ use super::{csr_of, csr_parts, new_vector, with_rows};
 use crate::linalg::dot::{DotParam, Storage};
 use StorageType::{Csr, Default as Dense, RowSparse};
 
-/// csr by dense or row_sparse is dense, or row_sparse if that is asked for and csr is transposed (it always is where the other one
-/// is row_sparse); dense by csr is csr.
+/// Where `forward_stype` asks for no storage: csr by dense or row_sparse is dense, and row_sparse where csr is transposed; dense
+/// by csr is csr.
 pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
     let p = p.get::<DotParam>();
-    match (ins[0], ins[1]) {
-        (Csr, Dense) if !p.transpose_b => match p.forward_stype {
-            Some(Storage::RowSparse) if p.transpose_a => Some(RowSparse),
-            None | Some(Storage::Default) => Some(Dense),
-            _ => None,
-        },
-        (Csr, RowSparse) if !p.transpose_b && p.forward_stype.is_none() => {
-            Some(if p.transpose_a { RowSparse } else { Dense })
-        }
-        (Dense, Csr) if !p.transpose_a && !p.transpose_b => match p.forward_stype {
-            None | Some(Storage::Csr) => Some(Csr),
-            _ => None,
-        },
-        _ => None,
-    }
+    let natural = match (ins[0], ins[1]) {
+        (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => RowSparse,
+        (Csr, Dense | RowSparse) => Dense,
+        (Dense, Csr) => Csr,
+        _ => return None,
+    };
+    Some(p.forward_stype.map_or(natural, Storage::storage_type))
 }
 
 /// The product.
 pub fn dot(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     let p = call.ctx.params::<DotParam>();
-    if let Array::Dense(lhs) = &call.ins[0] {
-        let product = dense_csr(call, lhs, call.ins[1].sparse()?)?;
-        return Ok(vec![cast(&product.into(), call.storage_type)?]);
-    }
-    let rhs = to_dense(&call.ins[1])?;
-    let lhs = call.ins[0].sparse()?;
-    Ok(vec![csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0], call.storage_type == RowSparse)?])
+    let product = match (&call.ins[0], &call.ins[1]) {
+        (Array::Dense(lhs), Array::Sparse(rhs))
+            if !p.transpose_a && !p.transpose_b && lhs.shape().dims().len() == 2 =>
+        {
+            dense_csr(call, lhs, rhs)?.into()
+        }
+        (Array::Sparse(lhs), rhs) if !p.transpose_b => {
+            let rhs = to_dense(rhs)?;
+            csr_dense(call, lhs, p.transpose_a, &rhs, &call.shapes[0], call.storage_type == RowSparse)?
+        }
+        (lhs, rhs) => {
+            let mut product = (call.dense)(&[to_dense(lhs)?, to_dense(rhs)?])?;
+            product.pop().ok_or_else(|| Error::Internal("dot has no output".into()))?.into()
+        }
+    };
+    Ok(vec![cast(&product, call.storage_type)?])
 }
 
 /// Runs `$body` with `$T` bound to a type that products can be taken of.

@@ -27,7 +27,7 @@ pub use embedding::{embedding_backward, embedding_rule};
 pub(crate) use lazy::lazy_rule;
 pub use lazy::{all_row_sparse, lazy, lazy_update};
 pub use matrix::{concat, concat_rule, slice, slice_rule, take, take_rule};
-pub use reduce::{norm, norm_rule, reduce, reduce_rule};
+pub use reduce::{norm, norm_rule, on_rows, reduce, reduce_rule, row_reduce_rule};
 pub use values::{
     broadcast, broadcast_rule, each_stored, keeps_zero, merged, merged_rows_rule, merged_rule, on_values, product,
     product_rule, scatter_rule, zeros, zeros_rule,

@@ -4,7 +4,7 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::SparseCall;
 use ferromx_core::params::Params;
-use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once};
 use ferromx_core::{dispatch, shape::Shape};
 use ferromx_kernels::sparse as kernels;
@@ -13,7 +13,7 @@ use super::cast::to_dense;
 use super::{csr_of, csr_parts, new_vector};
 use crate::reduce::axes::{ReduceParam, resolve};
 use crate::reduce::norm::NormParam;
-use StorageType::{Csr, Default as Dense};
+use StorageType::{Csr, Default as Dense, RowSparse};
 
 /// A csr matrix reduced along one axis, or along both.
 pub fn reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
@@ -58,6 +58,24 @@ pub fn reduce(call: &SparseCall<'_>) -> Result<Vec<Array>> {
 
 fn dense_form(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     Ok((call.dense)(&[to_dense(&call.ins[0])?])?.into_iter().map(Array::Dense).collect())
+}
+
+/// Rows that are reduced, and kept as axes, give as many rows.
+pub fn row_reduce_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
+    let p = p.get::<ReduceParam>();
+    let rows = p.keepdims && resolve(&p.axis, p.exclude, 2).is_ok_and(|axes| axes.as_slice() == [1]);
+    (ins[0] == RowSparse && rows).then_some(RowSparse)
+}
+
+/// The dense form on the stored rows.
+pub fn on_rows(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let parts = a.parts()?;
+    if parts.data.is_empty() {
+        return Ok(vec![SparseArray::zeros(RowSparse, &call.shapes[0], a.dtype(), a.context())?.into()]);
+    }
+    let sums = (call.dense)(&[parts.data])?;
+    sums.into_iter().map(|s| Ok(SparseArray::row_sparse(&call.shapes[0], s, parts.indices.clone())?.into())).collect()
 }
 
 /// The norm of all elements is that of the stored ones.

@@ -29,14 +29,6 @@ params! {
     }
 }
 
-fn storage_of(s: Storage) -> StorageType {
-    match s {
-        Storage::Csr => Csr,
-        Storage::Default => Dense,
-        Storage::RowSparse => RowSparse,
-    }
-}
-
 pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .aliases(&["_sparse_cast_storage"])
     .doc(
@@ -50,7 +42,7 @@ pub static CAST_STORAGE: OpDef = OpDef::new("cast_storage")
     .inplace(&[(0, 0)])
     .sparse_from_dense(
         |p, ins, _| {
-            let wanted = storage_of(p.get::<CastStorageParam>().stype);
+            let wanted = p.get::<CastStorageParam>().stype.storage_type();
             (ins[0] != Dense || wanted != Dense).then_some(wanted)
         },
         |call| {

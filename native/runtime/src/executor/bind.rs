@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::Executor;
 use super::compile::{Blueprint, Target, no_plan};
 use super::plans::Plans;
+use super::twins::Twins;
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{self, gradient};
 use crate::passes::infer::{self, Entries};
@@ -83,6 +84,7 @@ impl Executor {
             head_grads: head_arrays,
             plans: Mutex::new(Plans::new(blueprint, arena)?),
             monitor: Mutex::new(None),
+            twins: Twins::default(),
         })
     }
 }

@@ -7,6 +7,7 @@ mod place;
 mod plan;
 mod plans;
 mod simple_bind;
+mod twins;
 
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub use bind::Bound;
 pub(crate) use plan::copy_kernel;
 use plans::Plans;
 pub use simple_bind::SimpleBind;
+use twins::Twins;
+pub use twins::BoundStored;
 
 use crate::symbol::Symbol;
 
@@ -40,6 +43,7 @@ pub struct Executor {
     head_grads: Vec<Option<NDArray>>,
     plans: Mutex<Plans>,
     monitor: Mutex<Option<(Monitor, bool)>>,
+    twins: Twins,
 }
 
 impl Executor {
@@ -49,7 +53,9 @@ impl Executor {
     /// Those of the operators, with operator and node name.
     pub fn forward(&self, is_train: bool) -> Result<()> {
         let monitor = self.monitor.lock().clone();
-        self.plans.lock().forward(is_train, monitor.as_ref())
+        self.twins.before_forward()?;
+        self.plans.lock().forward(is_train, monitor.as_ref())?;
+        self.twins.after_forward(is_train)
     }
 
     /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,
@@ -87,7 +93,9 @@ impl Executor {
             slot.copy_from(given)?;
         }
         let monitor = self.monitor.lock().clone();
-        self.plans.lock().backward(is_train, monitor.as_ref())
+        self.twins.before_backward()?;
+        self.plans.lock().backward(is_train, monitor.as_ref())?;
+        self.twins.after_backward()
     }
 
     /// The output arrays. They are overwritten by the next forward pass and stay valid when the executor is gone.
@@ -136,6 +144,10 @@ impl Executor {
         allow_up_sizing: bool,
         shapes: &[(String, Shape)],
     ) -> Result<Executor> {
+        ensure!(
+            self.twins.is_empty(),
+            "an executor that is bound to sparse arrays cannot be reshaped: bind the symbol again"
+        );
         bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
     }
 

@@ -37,14 +37,7 @@ pub fn invoke(
 
 fn run_op(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut Arrays, is_train: bool) -> Result<()> {
     let def = op.def;
-    if let Some(n) = def.num_inputs(&op.params) {
-        ensure!(
-            n == inputs.len(),
-            "Input:[{}] was expected, but {} inputs were given",
-            def.input_names(&op.params, n).join(", "),
-            inputs.len()
-        );
-    }
+    check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
         Some(first) => {
             for a in inputs {
@@ -74,6 +67,18 @@ fn run_op(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut 
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
     run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, is_train, context)
+}
+
+/// Checks the number of inputs.
+pub fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
+    if let Some(n) = op.def.num_inputs(&op.params) {
+        ensure!(
+            n == given,
+            "Input:[{}] was expected, but {given} inputs were given",
+            op.def.input_names(&op.params, n).join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// Puts outputs whose shapes were not known before into the arrays that were given for them.

@@ -13,7 +13,7 @@ use ferromx_core::storage::{Req, call_once};
 use ferromx_ops::sparse::cast::{assign, to_dense};
 use smallvec::SmallVec;
 
-use super::invoke::{Arrays, invoke};
+use super::invoke::{Arrays, check_inputs, invoke};
 use crate::random;
 use crate::symbol::OpCall;
 
@@ -53,6 +53,7 @@ fn by_storage(
     given: &[Array],
     is_train: bool,
 ) -> Result<Stored> {
+    check_inputs(op, inputs.len())?;
     let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();
     let form = op.def.sparse.and_then(|form| {
         let storage_type = (form.rule)(&op.params, &types, given.first().map(Array::storage_type))?;
@@ -162,7 +163,8 @@ pub fn backward_stored(
     is_train: bool,
 ) -> Result<Stored> {
     let context = outputs.first().map(|o| o.context).or(inputs.first().map(Array::context)).unwrap_or_default();
-    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache: None, context };
+    let ctx =
+        OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache: None, context };
     let dense = |arrays: &[NDArray]| {
         let gradients =
             outputs.iter().map(|o| NDArray::empty(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;
@@ -170,6 +172,7 @@ pub fn backward_stored(
         let outs: SmallVec<[(&NDArray, Req); 4]> = gradients.iter().zip(requests).collect();
         let ins: SmallVec<[&NDArray; 6]> = arrays.iter().collect();
         call_once(&ins, &outs, |ins, outs| (backward.kernel)(&ctx, ins, outs))?;
+        drop(outs);
         Ok(gradients.into_vec())
     };
     let types: SmallVec<[StorageType; 6]> = inputs.iter().map(Array::storage_type).collect();

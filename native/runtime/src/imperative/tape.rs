@@ -9,7 +9,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
-use ferromx_core::sparse::Array;
+use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::Req;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
@@ -126,6 +126,11 @@ impl Tensor {
             .read()
             .clone()
             .ok_or_else(|| Error::Value("the array is empty: no operator has written it yet".into()))
+    }
+
+    /// How the array is stored; `None` if there is no array.
+    pub fn storage_type(&self) -> Option<StorageType> {
+        self.data.read().as_ref().map(Array::storage_type)
     }
 
     /// Whether there is an array.

@@ -1,0 +1,146 @@
+//! Operators on sparse arrays give what they give on the same elements in dense arrays.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
+use ferromx_core::storage::Req;
+use ferromx_ops::sparse::cast::{cast, to_dense};
+use ferromx_runtime::executor::{BoundStored, Executor};
+use ferromx_runtime::graph::op_call;
+use ferromx_runtime::imperative::invoke_stored;
+use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use StorageType::{Csr, Default as Dense, RowSparse};
+
+const KINDS: [StorageType; 3] = [Dense, RowSparse, Csr];
+
+/// Numbers of which about `part` in 8 are not zero.
+fn numbers(dims: &[i64], seed: u64, part: u64) -> NDArray {
+    let n = dims.iter().product::<i64>() as u64;
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let values: Vec<f32> = (0..n)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bits = state >> 33;
+            if bits % 8 < part { (bits / 8 % 33) as f32 / 16.0 - 1.0 } else { 0.0 }
+        })
+        .collect();
+    NDArray::from_slice(&values, dims).unwrap()
+}
+
+fn attrs(pairs: &[(&str, &str)]) -> Attrs {
+    pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+}
+
+fn run(op: &'static str, pairs: &[(&str, &str)], inputs: &[Array]) -> Vec<f32> {
+    let call = op_call(op, &attrs(pairs)).unwrap();
+    let outputs = invoke_stored(&call, None, inputs, &[], false).unwrap();
+    to_dense(&outputs[0]).unwrap().to_vec().unwrap()
+}
+
+/// Every combination of storage types gives the elements of the dense form.
+fn check(op: &'static str, pairs: &[(&str, &str)], inputs: &[NDArray]) {
+    let dense: Vec<Array> = inputs.iter().cloned().map(Array::Dense).collect();
+    let expected = run(op, pairs, &dense);
+    for k in 0..KINDS.len().pow(inputs.len() as u32) {
+        let kinds = (0..inputs.len()).map(|i| KINDS[k / KINDS.len().pow(i as u32) % KINDS.len()]);
+        let stored: Vec<Array> = dense.iter().zip(kinds).map(|(a, kind)| cast(a, kind).unwrap()).collect();
+        let given = run(op, pairs, &stored);
+        assert_eq!(given.len(), expected.len(), "{op} {pairs:?} {stored:?}");
+        for (g, e) in given.iter().zip(&expected) {
+            assert!((g - e).abs() <= 1e-5 * (1.0 + e.abs()), "{op} {pairs:?} {stored:?}: {g} instead of {e}");
+        }
+    }
+}
+
+#[test]
+fn sparse_equals_dense() {
+    for (seed, part) in [(1, 0), (2, 1), (3, 4), (4, 8)] {
+        let (a, b) = (numbers(&[6, 5], seed, part), numbers(&[6, 5], seed + 10, part));
+        for op in ["abs", "sqrt", "sin", "exp", "relu", "negative", "zeros_like", "ones_like", "_copy"] {
+            let a = if op == "sqrt" { numbers(&[6, 5], seed, 0) } else { a.clone() };
+            check(op, &[], &[a]);
+        }
+        for op in ["elemwise_add", "elemwise_sub", "elemwise_mul", "_maximum", "_minimum", "_hypot", "_grad_add"] {
+            check(op, &[], &[a.clone(), b.clone()]);
+        }
+        for axis in ["0", "1", "()"] {
+            for op in ["sum", "mean", "norm", "_square_sum"] {
+                check(op, &[("axis", axis), ("keepdims", "True")], &[a.clone()]);
+            }
+        }
+        for scalar in ["2", "-0.5"] {
+            check("_mul_scalar", &[("scalar", scalar)], &[a.clone()]);
+            check("_plus_scalar", &[("scalar", scalar)], &[a.clone()]);
+            check("_greater_scalar", &[("scalar", scalar)], &[a.clone()]);
+        }
+        check("add_n", &[("num_args", "3")], &[a.clone(), b.clone(), a.clone()]);
+        check("slice", &[("begin", "(1, 2)"), ("end", "(5, 4)")], &[a.clone()]);
+        check("Concat", &[("num_args", "2"), ("dim", "0")], &[a.clone(), b.clone()]);
+        check("where", &[], &[a.clone(), b.clone(), a.clone()]);
+        let c = numbers(&[5, 7], seed + 20, part);
+        check("dot", &[], &[a.clone(), c.clone()]);
+        check("dot", &[("transpose_a", "True")], &[a.clone(), b.clone()]);
+        check("dot", &[("transpose_b", "True")], &[a, b]);
+    }
+}
+
+#[test]
+fn results_go_to_arrays_of_any_storage() {
+    let (a, b) = (numbers(&[4, 3], 1, 3), numbers(&[4, 3], 2, 3));
+    let call = op_call("elemwise_add", &Attrs::new()).unwrap();
+    let expected = run("elemwise_add", &[], &[a.clone().into(), b.clone().into()]);
+    for kind in KINDS {
+        for storage in KINDS {
+            let zeros = NDArray::zeros(&Shape::new(&[4, 3]), DType::F32, Context::default()).unwrap();
+            let out = cast(&zeros.into(), storage).unwrap();
+            let inputs = [cast(&a.clone().into(), kind).unwrap(), cast(&b.clone().into(), kind).unwrap()];
+            invoke_stored(&call, None, &inputs, std::slice::from_ref(&out), false).unwrap();
+            assert_eq!(out.storage_type(), storage);
+            assert_eq!(to_dense(&out).unwrap().to_vec::<f32>().unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_lazy_step_leaves_other_rows_alone() {
+    let weight = numbers(&[4, 2], 5, 8);
+    let before = weight.to_vec::<f32>().unwrap();
+    let values = NDArray::from_slice(&[1f32, 2.0], &[1, 2]).unwrap();
+    let rows = NDArray::from_slice(&[2i64], &[1]).unwrap();
+    let gradient = SparseArray::row_sparse(&Shape::new(&[4, 2]), values, rows).unwrap();
+    let call = op_call("sgd_update", &attrs(&[("lr", "0.5"), ("wd", "0.1")])).unwrap();
+    let inputs = [weight.clone().into(), gradient.into()];
+    invoke_stored(&call, None, &inputs, &[weight.clone().into()], false).unwrap();
+    let after = weight.to_vec::<f32>().unwrap();
+    assert_eq!((&after[..4], &after[6..]), (&before[..4], &before[6..]));
+    assert!((after[4] - (before[4] - 0.5 * (1.0 + 0.1 * before[4]))).abs() < 1e-6);
+}
+
+#[test]
+fn executors_take_sparse_arguments_and_gradients() {
+    let symbol = AtomicSymbol::new("dot", Attrs::new())
+        .unwrap()
+        .compose("op", &[Symbol::variable("x", Attrs::new()), Symbol::variable("w", Attrs::new())], None)
+        .unwrap();
+    let (x, w) = (numbers(&[3, 4], 7, 3), numbers(&[4, 2], 8, 8));
+    let stored = cast(&x.clone().into(), Csr).unwrap();
+    let gradient: Array =
+        SparseArray::zeros(RowSparse, w.shape(), DType::F32, Context::default()).unwrap().into();
+    let bound = BoundStored {
+        args: vec![stored, w.clone().into()],
+        grads: vec![None, Some(gradient.clone())],
+        reqs: vec![Req::Null, Req::Write],
+        aux: vec![],
+    };
+    let executor = Executor::bind_stored(&symbol, Context::default(), bound, None).unwrap();
+    executor.forward(true).unwrap();
+    let expected = run("dot", &[], &[x.clone().into(), w.into()]);
+    assert_eq!(executor.outputs()[0].to_vec::<f32>().unwrap(), expected);
+    let head = numbers(&[3, 2], 9, 8);
+    executor.backward(std::slice::from_ref(&head), true).unwrap();
+    let expected = run("dot", &[("transpose_a", "True")], &[x.into(), head.into()]);
+    assert_eq!(to_dense(&gradient).unwrap().to_vec::<f32>().unwrap(), expected);
+}
