@@ -11,11 +11,11 @@ use ferromx_kernels::sparse as kernels;
 
 use super::values::rows_at;
 use super::{moved, new_vector, row_len, with_rows};
-use StorageType::{Default as Dense, RowSparse};
+use StorageType::RowSparse;
 
-/// A weight, dense or row_sparse, with a row_sparse gradient and states of the weight's storage, or dense ones.
+/// A weight, dense or row_sparse, with a row_sparse gradient and states of the weight's storage.
 pub fn lazy(_: &Params, ins: &[StorageType], _: Option<StorageType>) -> Option<StorageType> {
-    let states = ins[2..].iter().all(|s| *s == Dense || *s == ins[0]);
+    let states = ins[2..].iter().all(|s| *s == ins[0]);
     (ins[1] == RowSparse && ins[0] != StorageType::Csr && states).then_some(ins[0])
 }
 
