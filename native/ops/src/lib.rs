@@ -16,8 +16,8 @@ pub mod registry;
 pub mod rules;
 pub mod shape;
 pub mod sort;
-pub mod spatial;
 pub mod sparse;
+pub mod spatial;
 #[cfg(test)]
 #[allow(dead_code)] // Each family uses the part that it needs.
 mod testing;

@@ -1,5 +1,6 @@
 //! Operators on sparse arrays give what they give on the same elements in dense arrays.
 
+use StorageType::{Csr, Default as Dense, RowSparse};
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
@@ -12,7 +13,6 @@ use ferromx_runtime::executor::{BoundStored, Executor};
 use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::invoke_stored;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
-use StorageType::{Csr, Default as Dense, RowSparse};
 
 const KINDS: [StorageType; 3] = [Dense, RowSparse, Csr];
 
@@ -127,8 +127,7 @@ fn executors_take_sparse_arguments_and_gradients() {
         .unwrap();
     let (x, w) = (numbers(&[3, 4], 7, 3), numbers(&[4, 2], 8, 8));
     let stored = cast(&x.clone().into(), Csr).unwrap();
-    let gradient: Array =
-        SparseArray::zeros(RowSparse, w.shape(), DType::F32, Context::default()).unwrap().into();
+    let gradient: Array = SparseArray::zeros(RowSparse, w.shape(), DType::F32, Context::default()).unwrap().into();
     let bound = BoundStored {
         args: vec![stored, w.clone().into()],
         grads: vec![None, Some(gradient.clone())],

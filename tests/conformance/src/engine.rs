@@ -137,7 +137,10 @@ fn run_stored(case: &OpCase) -> Result<OpResult> {
     let aux = case.aux.iter().map(|state| Ok((state.name.clone(), values(find(&state.name)?)?)));
     Ok(OpResult {
         outputs: outputs.iter().map(|t| values(t)).collect::<Result<_>>()?,
-        storage_types: outputs.iter().map(|t| Ok(t.stored()?.storage_type().name().to_owned())).collect::<Result<_>>()?,
+        storage_types: outputs
+            .iter()
+            .map(|t| Ok(t.stored()?.storage_type().name().to_owned()))
+            .collect::<Result<_>>()?,
         grads: Ok(grads),
         aux: aux.collect::<Result<_>>()?,
     })

@@ -11,11 +11,11 @@ use ferromx_conformance::value::{Array, Tolerance};
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::file_format::{self, Loaded};
-use ferromx_core::sparse::Array;
-use ferromx_ops::sparse::cast::to_dense;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
+use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
+use ferromx_ops::sparse::cast::to_dense;
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{Arrays, invoke};
@@ -80,7 +80,14 @@ fn same_arrays(loaded: &Loaded, expected: &[StoredParam]) -> Result<(), String> 
 
 #[test]
 fn a_loaded_array_file_is_saved_with_the_same_bytes() {
-    for file in ["dtypes.params", "sparse.params", "no-elements.params", "unnamed.params", "no-arrays.params", "lenet-0030.params"] {
+    for file in [
+        "dtypes.params",
+        "sparse.params",
+        "no-elements.params",
+        "unnamed.params",
+        "no-arrays.params",
+        "lenet-0030.params",
+    ] {
         let loaded = file_format::load(&path(file)).unwrap();
         let arrays: Vec<Array> = loaded.arrays.into_iter().map(Option::unwrap).collect();
         let copy = std::env::temp_dir().join(format!("ferromx-{}-{file}", std::process::id()));

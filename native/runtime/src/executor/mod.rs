@@ -23,8 +23,8 @@ pub use bind::Bound;
 pub(crate) use plan::copy_kernel;
 use plans::Plans;
 pub use simple_bind::SimpleBind;
-use twins::Twins;
 pub use twins::BoundStored;
+use twins::Twins;
 
 use crate::symbol::Symbol;
 
