@@ -327,7 +327,7 @@ int MXImperativeInvoke(AtomicSymbolCreator creator,
                        const char **param_keys,
                        const char **param_vals);
 
-// As `MXImperativeInvoke`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+// As `MXImperativeInvoke`, and gives the storage types of the outputs (0 dense, 1 row_sparse, 2 csr), valid until the next call on this thread.
 MXNET_DLL
 int MXImperativeInvokeEx(AtomicSymbolCreator creator,
                          int num_inputs,
@@ -600,9 +600,6 @@ MXNET_DLL int MXNDArrayGetDType(NDArrayHandle handle, int *out_dtype);
 // Gives the device: its kind (1 is the host's processor) and number; zeros for an array that nothing was written to.
 MXNET_DLL int MXNDArrayGetContext(NDArrayHandle handle, int *out_dev_type, int *out_dev_id);
 
-// Gives the storage type: 0 is dense, -1 an array that nothing was written to.
-MXNET_DLL int MXNDArrayGetStorageType(NDArrayHandle handle, int *out_storage_type);
-
 // Gives the address of the elements. It is valid while the array lives; from now on its content counts as changed at every use.
 MXNET_DLL
 int MXNDArrayGetData(NDArrayHandle handle,
@@ -613,12 +610,6 @@ MXNET_DLL int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t si
 
 // Copies `size` elements, as many as the array has, from the caller's memory.
 MXNET_DLL int MXNDArraySyncCopyFromCPU(NDArrayHandle handle, const void *data, size_t size);
-
-// Copies one array over another; `i` is -1 because dense arrays have no further parts.
-MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
-
-// Checks that a handle is good. Dense arrays have no format to check.
-MXNET_DLL int MXNDArraySyncCheckFormat(NDArrayHandle handle, bool full_check);
 
 // Waits until the array can be read. Operators have finished when their call returns, so it always can.
 MXNET_DLL int MXNDArrayWaitToRead(NDArrayHandle handle);
@@ -892,6 +883,64 @@ int MXExecutorSimpleBindEx64(SymbolHandle symbol_handle,
                              NDArrayHandle **aux_states,
                              ExecutorHandle shared_exec_handle,
                              ExecutorHandle *out);
+
+// Makes a sparse array (storage type 1 is row_sparse, 2 csr) that stores nothing; its parts are set by
+// `MXNDArraySyncCopyFromNDArray`, which gives them their shapes. Index arrays are of type int64.
+MXNET_DLL
+int MXNDArrayCreateSparseEx(int storage_type,
+                            const uint32_t *shape,
+                            uint32_t ndim,
+                            int dev_type,
+                            int dev_id,
+                            int delay_alloc,
+                            int dtype,
+                            uint32_t num_aux,
+                            int *aux_type,
+                            uint32_t *aux_ndims,
+                            const uint32_t *aux_shape,
+                            NDArrayHandle *out);
+
+// As `MXNDArrayCreateSparseEx`, with 64-bit dimensions.
+MXNET_DLL
+int MXNDArrayCreateSparseEx64(int storage_type,
+                              const int64_t *shape,
+                              int ndim,
+                              int dev_type,
+                              int dev_id,
+                              int delay_alloc,
+                              int dtype,
+                              uint32_t num_aux,
+                              int *aux_type,
+                              int *aux_ndims,
+                              const int64_t *aux_shape,
+                              NDArrayHandle *out);
+
+// Gives the storage type: 0 is dense, 1 row_sparse, 2 csr, -1 an array that nothing was written to.
+MXNET_DLL int MXNDArrayGetStorageType(NDArrayHandle handle, int *out_storage_type);
+
+// Gives the element type of index array `i` of a sparse array (csr: 0 row pointers, 1 columns; row_sparse: 0 rows).
+MXNET_DLL int MXNDArrayGetAuxType(NDArrayHandle handle, uint32_t i, int *out_type);
+
+// As `MXNDArrayGetAuxType`, with a 64-bit number.
+MXNET_DLL int MXNDArrayGetAuxType64(NDArrayHandle handle, int64_t i, int *out_type);
+
+// Makes a copy of index array `i` of a sparse array, in the order of `MXNDArrayGetAuxType`.
+MXNET_DLL int MXNDArrayGetAuxNDArray(NDArrayHandle handle, uint32_t i, NDArrayHandle *out);
+
+// As `MXNDArrayGetAuxNDArray`, with a 64-bit number.
+MXNET_DLL int MXNDArrayGetAuxNDArray64(NDArrayHandle handle, int64_t i, NDArrayHandle *out);
+
+// Makes a copy of the stored values of a sparse array.
+MXNET_DLL int MXNDArrayGetDataNDArray(NDArrayHandle handle, NDArrayHandle *out);
+
+// Copies one array over another. Of a sparse destination, `i` is the index array to set, or -1 for the values.
+MXNET_DLL int MXNDArraySyncCopyFromNDArray(NDArrayHandle handle_dst, NDArrayHandle handle_src, int i);
+
+// Checks that the parts of a sparse array fit together: lengths, ranges and order of the indices, whatever `full_check` is.
+// Dense arrays have no format to check.
+MXNET_DLL
+int MXNDArraySyncCheckFormat(NDArrayHandle handle,
+                             bool full_check);
 
 // Makes a symbol of an operator that waits for its inputs, which `MXSymbolCompose` gives it.
 MXNET_DLL
