@@ -7,7 +7,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpDef;
 use ferromx_ops::registry;
 use ferromx_runtime::executor::Executor;
-use ferromx_runtime::imperative::{Tensor, Tensors};
+use ferromx_runtime::imperative::{CachedOp, Tensor, Tensors};
 use ferromx_runtime::io::DataIter;
 use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
@@ -36,6 +36,8 @@ pub enum Object {
     DataIter(Arc<Mutex<Box<dyn DataIter>>>),
     /// A network bound for prediction.
     Predictor(Arc<Predictor>),
+    /// A graph that is called like an operator.
+    CachedOp(Arc<CachedOp>),
     /// Arrays of a file.
     NdList(Arc<NdList>),
 }
@@ -48,6 +50,7 @@ impl Object {
             Object::Executor(_) => "Executor",
             Object::DataIter(_) => "DataIter",
             Object::Predictor(_) => "Predictor",
+            Object::CachedOp(_) => "CachedOp",
             Object::NdList(_) => "NDList",
         }
     }
@@ -147,6 +150,8 @@ getters! {
     data_iter -> DataIter(Arc<Mutex<Box<dyn DataIter>>>), "DataIter";
     /// The predictor of a handle.
     predictor -> Predictor(Arc<Predictor>), "Predictor";
+    /// The graph that is called like an operator of a handle.
+    cached_op -> CachedOp(Arc<CachedOp>), "CachedOp";
     /// The list of arrays of a handle.
     nd_list -> NdList(Arc<NdList>), "NDList";
 }

@@ -1,8 +1,9 @@
 //! How operators declare their gradients. One builder in the runtime serves the symbolic pass and the imperative tape.
 
-use crate::error::Result;
-use crate::op::{Deps, KernelFn, SparseFn, SparseForm, SparseRule};
+use crate::error::{Error, Result};
+use crate::op::{Deps, HostFn, KernelFn, OpCtx, SparseFn, SparseForm, SparseRule};
 use crate::params::Params;
+use crate::storage::{In, Out};
 
 /// One output of one node of the graph in which a gradient is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +54,8 @@ pub type Compose = fn(&mut dyn GradGraph, &GradNode<'_>) -> Result<Vec<Option<En
 pub struct Backward {
     /// The kernel.
     pub kernel: KernelFn,
+    /// What runs instead of the kernel, without the engine's locks, and with the cache of the forward node.
+    pub host: Option<HostFn>,
     /// Output gradients that it reads.
     pub ograds: Deps,
     /// Whether the output gradients are read at all, where the parameters decide it.
@@ -76,6 +79,7 @@ impl Backward {
     pub const fn new(kernel: KernelFn) -> Backward {
         Backward {
             kernel,
+            host: None,
             ograds: Deps::All,
             reads_ograds: None,
             inputs: Deps::None,
@@ -85,6 +89,11 @@ impl Backward {
             pointwise: false,
             sparse: None,
         }
+    }
+
+    /// A function that runs without the engine's locks, reads all output gradients and handles every request.
+    pub const fn host(f: HostFn) -> Backward {
+        Backward { host: Some(f), accumulates: true, ..Backward::new(no_kernel) }
     }
 
     /// Which output gradients the kernel reads; a loss reads none.
@@ -142,6 +151,10 @@ impl Backward {
         self.pointwise = true;
         self
     }
+}
+
+fn no_kernel(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
+    Err(Error::Internal(format!("the gradient of {} has no kernel", ctx.op)))
 }
 
 /// The gradient of an operator.

@@ -9,6 +9,7 @@ pub mod error;
 pub mod file_format;
 pub mod fusion;
 pub mod grad;
+pub mod host;
 pub mod infer;
 pub mod ndarray;
 pub mod op;

@@ -1,6 +1,7 @@
 //! Operator definitions: static data that says everything the engine, the C API, the macros and the documentation need.
 
 use std::any::Any;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -9,12 +10,13 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::fusion::Role;
 use crate::grad::Grad;
+use crate::host::Subgraph;
 use crate::infer::{InferDType, InferShape, same_dtype, same_shape};
 use crate::ndarray::NDArray;
 use crate::params::{Attrs, FieldInfo, NoParams, OpParams, Params};
 use crate::shape::Shape;
 use crate::sparse::{Array, StorageType};
-use crate::storage::{In, Out};
+use crate::storage::{In, Out, Req};
 
 /// A tensor argument as the metadata shows it.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +140,10 @@ pub type KernelFn = fn(&OpCtx<'_>, &[In<'_>], &mut [Out<'_>]) -> Result<()>;
 /// The function of an operator whose output shapes depend on the content of its inputs: it makes all outputs itself.
 pub type DynamicFn = fn(&OpCtx<'_>, &[NDArray]) -> Result<Vec<NDArray>>;
 
+/// The function of an operator that runs without the engine's locks, on arrays that it may hand to foreign code: inputs in order,
+/// mutable ones included, outputs, and what to do with each output. It handles every request.
+pub type HostFn = fn(&OpCtx<'_>, &[NDArray], &[NDArray], &[Req]) -> Result<()>;
+
 /// How the outputs come to be.
 #[derive(Clone, Copy)]
 pub enum Forward {
@@ -148,6 +154,8 @@ pub enum Forward {
     /// A function makes them, since their shapes depend on the content of the inputs. Such an operator runs on arrays only: a
     /// graph cannot be planned around it.
     Dynamic(DynamicFn),
+    /// A function that runs without locks computes them.
+    Host(HostFn),
 }
 
 /// The storage type of the outputs where an operator works on sparse arrays: from the parameters, the storage types of the
@@ -189,6 +197,12 @@ pub struct SparseForm {
     pub from_dense: bool,
 }
 
+/// Positions of inputs that depend on the parameters.
+pub type Positions = fn(&Params) -> &[usize];
+
+/// Gives an operator its graphs: from the parameters without them to those with them.
+pub type WithGraphs = fn(&Params, Vec<Arc<dyn Subgraph>>) -> Result<Params>;
+
 /// Names that depend on the parameters.
 pub type Names = fn(&Params) -> Vec<String>;
 
@@ -205,6 +219,8 @@ pub struct OpDef {
     pub inputs: Inputs,
     /// How many of the inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
     pub listed: usize,
+    /// Arguments before the tensor inputs that are graphs, of type `Symbol`.
+    pub graph_args: &'static [ArgDef],
     /// Inputs that the operator changes: auxiliary states, optimizer states.
     pub mutates: &'static [usize],
     /// Shape inference.
@@ -235,6 +251,8 @@ pub struct OpDef {
     fields: fn() -> Vec<FieldInfo>,
     num_inputs: Option<fn(&Params) -> usize>,
     input_names: Option<Names>,
+    mutates_by: Option<Positions>,
+    with_graphs: Option<WithGraphs>,
     num_outputs: fn(&Params) -> usize,
     num_visible: Option<fn(&Params) -> usize>,
     output_names: Option<Names>,
@@ -263,6 +281,7 @@ impl OpDef {
             doc: "",
             inputs: Inputs::Fixed(DATA),
             listed: usize::MAX,
+            graph_args: &[],
             mutates: &[],
             infer_shape: same_shape,
             infer_dtype: same_dtype,
@@ -280,6 +299,8 @@ impl OpDef {
             fields: NoParams::fields,
             num_inputs: None,
             input_names: None,
+            mutates_by: None,
+            with_graphs: None,
             num_outputs: one,
             num_visible: None,
             output_names: None,
@@ -322,6 +343,13 @@ impl OpDef {
         self
     }
 
+    /// Arguments before the inputs that are graphs, and what makes them part of the parameters.
+    pub const fn graphs(mut self, args: &'static [ArgDef], f: WithGraphs) -> OpDef {
+        self.graph_args = args;
+        self.with_graphs = Some(f);
+        self
+    }
+
     /// How many of the inputs the parameters leave in.
     pub const fn num_inputs_by(mut self, f: fn(&Params) -> usize) -> OpDef {
         self.num_inputs = Some(f);
@@ -343,6 +371,12 @@ impl OpDef {
     /// The metadata lists only so many of the inputs.
     pub const fn listed(mut self, inputs: usize) -> OpDef {
         self.listed = inputs;
+        self
+    }
+
+    /// Inputs that the operator changes, where the parameters decide it.
+    pub const fn mutates_by(mut self, f: Positions) -> OpDef {
+        self.mutates_by = Some(f);
         self
     }
 
@@ -386,6 +420,12 @@ impl OpDef {
     /// The kernel.
     pub const fn forward(mut self, kernel: KernelFn) -> OpDef {
         self.forward = Forward::Kernel(kernel);
+        self
+    }
+
+    /// The function of an operator that runs without the engine's locks.
+    pub const fn host(mut self, f: HostFn) -> OpDef {
+        self.forward = Forward::Host(f);
         self
     }
 
@@ -478,6 +518,27 @@ impl OpDef {
         parse(&attrs.iter().filter(|(k, _)| *k != count).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
+    /// The parameters together with the operator's graphs.
+    ///
+    /// # Errors
+    /// Another number of graphs than the operator has, or graphs that do not fit the parameters.
+    pub fn attach(&self, params: Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
+        if graphs.len() != self.graph_args.len() {
+            let names: Vec<_> = self.graph_args.iter().map(|a| a.name).collect();
+            return Err(Error::Value(format!(
+                "{} graphs were given; operator {} takes {}: {}",
+                graphs.len(),
+                self.name,
+                names.len(),
+                names.join(", ")
+            )));
+        }
+        match self.with_graphs {
+            Some(f) => f(&params, graphs).map_err(|e| e.in_operator(self.name, self.name)),
+            None => Ok(params),
+        }
+    }
+
     /// The parameters as the metadata shows them.
     pub fn fields(&self) -> Vec<FieldInfo> {
         (self.fields)()
@@ -490,6 +551,11 @@ impl OpDef {
             (None, Inputs::Fixed(args)) => Some(args.len()),
             (None, Inputs::Variadic { .. }) => None,
         }
+    }
+
+    /// Positions of the inputs that the operator changes.
+    pub fn mutated<'p>(&self, params: &'p Params) -> &'p [usize] {
+        self.mutates_by.map_or(self.mutates, |f| f(params))
     }
 
     /// Names of `n` inputs.
@@ -537,8 +603,12 @@ impl OpDef {
             Inputs::Fixed(args) => args.to_vec(),
             Inputs::Variadic { arg, .. } => vec![arg],
         };
-        let mut all: Vec<_> =
-            tensors.iter().take(self.listed).map(|a| (a.name, a.type_string.to_string(), a.doc)).collect();
+        let mut all: Vec<_> = self
+            .graph_args
+            .iter()
+            .chain(tensors.iter().take(self.listed))
+            .map(|a| (a.name, a.type_string.to_string(), a.doc))
+            .collect();
         all.extend(self.fields().into_iter().map(|f| (f.name, f.type_string, f.doc)));
         if !self.arg_order.is_empty() {
             all.sort_by_key(|a| self.arg_order.iter().position(|n| *n == a.0));

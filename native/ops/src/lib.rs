@@ -3,9 +3,12 @@
 
 pub mod broadcast;
 pub mod contrib;
+pub mod control_flow;
+pub mod custom;
 pub mod elemwise;
 pub mod index;
 pub mod init;
+pub mod internal;
 pub mod linalg;
 pub mod nn;
 pub mod numpy;

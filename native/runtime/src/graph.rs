@@ -113,7 +113,7 @@ impl Graph {
         let num_outputs = match &action {
             Action::Variable | Action::Fused { .. } => 1,
             Action::Forward(op) => op.def.num_outputs(&op.params),
-            Action::Backward { of, op, .. } => self.nodes[*of as usize].inputs.len() - op.def.mutates.len(),
+            Action::Backward { of, op, .. } => self.nodes[*of as usize].inputs.len() - op.mutated().len(),
         };
         self.nodes.push(GraphNode {
             name: name.into(),

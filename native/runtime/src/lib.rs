@@ -10,6 +10,7 @@ pub mod passes;
 pub mod predict;
 pub mod random;
 pub mod semantics;
+mod subgraph;
 pub mod symbol;
 pub mod symbol_infer;
 

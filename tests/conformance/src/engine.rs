@@ -16,6 +16,7 @@ use ferromx_ops::sparse::cast::{cast, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Tensor, invoke};
+use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
 
@@ -32,6 +33,7 @@ impl Runner for Engine {
     }
 
     fn run(&self, case: &OpCase) -> Result<OpResult, String> {
+        semantics::set_numpy_shape(case.np_shape);
         let run = match (case.stypes.is_empty(), case.imperative) {
             (false, _) => run_stored,
             (true, true) => run_on_arrays,
@@ -41,10 +43,12 @@ impl Runner for Engine {
     }
 
     fn infer(&self, case: &InferCase) -> Result<Inferred, String> {
+        semantics::set_numpy_shape(case.np_shape);
         infer(case).map_err(|e| e.to_string())
     }
 
     fn graph(&self, case: &GraphCase) -> Result<GraphResult, String> {
+        semantics::set_numpy_shape(false);
         graph(case).map_err(|e| e.to_string())
     }
 }

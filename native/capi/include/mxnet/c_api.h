@@ -19,14 +19,36 @@ typedef unsigned int nn_uint;
 // An array.
 typedef void *NDArrayHandle;
 
+// A symbol.
+typedef void *SymbolHandle;
+
+// A graph that is called like an operator.
+typedef void *CachedOpHandle;
+
+// Called with the names of an array and its operator, and the array, whose handle the callee owns.
+typedef void (*CachedOpMonitorCallback)(const char*, const char*, NDArrayHandle);
+
+// A callback of unknown type.
+typedef int (*MXGenericCallback)(void);
+
+// Callbacks and what each is called with.
+typedef struct MXCallbackList {
+  // How many there are.
+  int num_callbacks;
+  // The callbacks, each to be cast to its type.
+  MXGenericCallback *callbacks;
+  // The last argument of each.
+  void **contexts;
+} MXCallbackList;
+
+// Fills in the callbacks of an operator: type, number of parameters, their keys and values, the list. Returns 0 if it fails.
+typedef int (*CustomOpPropCreator)(const char*, int, const char**, const char**, struct MXCallbackList*);
+
 // A kind of data iterator.
 typedef void *DataIterCreator;
 
 // A data iterator.
 typedef void *DataIterHandle;
-
-// A symbol.
-typedef void *SymbolHandle;
 
 // A symbol bound to arrays.
 typedef void *ExecutorHandle;
@@ -112,6 +134,74 @@ int MXAutogradBackwardEx(uint32_t num_output,
 
 // As `MXAutogradBackward` with gradients of ones.
 MXNET_DLL int MXAutogradComputeGradient(uint32_t num_output, NDArrayHandle *output_handles);
+
+// Makes a symbol of the recorded computation of an array.
+MXNET_DLL int MXAutogradGetSymbol(NDArrayHandle handle, SymbolHandle *out);
+
+// Makes an operator of a graph; its inputs are the graph's variables.
+MXNET_DLL int MXCreateCachedOp(SymbolHandle handle, CachedOpHandle *out);
+
+// As `MXCreateCachedOp`, with flags (`static_alloc`, `static_shape`, `inline_limit` and the like), which are checked.
+MXNET_DLL
+int MXCreateCachedOpEx(SymbolHandle handle,
+                       int num_flags,
+                       const char **keys,
+                       const char **vals,
+                       CachedOpHandle *out);
+
+// As `MXCreateCachedOpEx`. Several threads may call the operator whatever `thread_safe` is.
+MXNET_DLL
+int MXCreateCachedOpEX(SymbolHandle handle,
+                       int num_flags,
+                       const char **keys,
+                       const char **vals,
+                       CachedOpHandle *out,
+                       bool thread_safe);
+
+// Frees a handle; null is nothing.
+MXNET_DLL int MXFreeCachedOp(CachedOpHandle handle);
+
+// Calls the graph. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are returned,
+// and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+MXNET_DLL
+int MXInvokeCachedOp(CachedOpHandle handle,
+                     int num_inputs,
+                     NDArrayHandle *inputs,
+                     int *num_outputs,
+                     NDArrayHandle **outputs);
+
+// As `MXInvokeCachedOp`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+MXNET_DLL
+int MXInvokeCachedOpEx(CachedOpHandle handle,
+                       int num_inputs,
+                       NDArrayHandle *inputs,
+                       int *num_outputs,
+                       NDArrayHandle **outputs,
+                       const int **out_stypes);
+
+// Installs a callback that sees a copy of every output of every operator that runs, and with `monitor_all` the inputs too; null removes
+// it.
+MXNET_DLL
+int MXCachedOpRegisterOpHook(CachedOpHandle handle,
+                             CachedOpMonitorCallback callback,
+                             bool monitor_all);
+
+// Registers a type of operators for `Custom`. `creator` fills the list with the callbacks of an operator, in the order of
+// `CustomOpPropCallbacks`: delete, list arguments, outputs and auxiliary states, infer shapes, declare what the gradient reads, create
+// an instance, infer types. An instance has delete, forward and backward. Callbacks return 0 where they fail. The arrays that they get
+// are new handles, which they free.
+MXNET_DLL
+int MXCustomOpRegister(const char *op_type,
+                       CustomOpPropCreator creator);
+
+// Records that a function made `outputs` of `inputs`. Its callbacks are backward and delete; backward gets the gradients of the
+// outputs and then arrays for those of the inputs, as new handles, which it frees.
+MXNET_DLL
+int MXCustomFunctionRecord(int num_inputs,
+                           NDArrayHandle *inputs,
+                           int num_outputs,
+                           NDArrayHandle *outputs,
+                           struct MXCallbackList *callbacks);
 
 // Lists the kinds of data iterators. The list is valid until the next call on this thread.
 MXNET_DLL int MXListDataIters(uint32_t *out_size, DataIterCreator **out_array);
@@ -1104,6 +1194,14 @@ int NNSymbolCompose(SymbolHandle handle,
                     uint32_t num_args,
                     const char **keys,
                     SymbolHandle *args);
+
+// Cuts the graph off from operators whose attribute `__subgraph_name__` is not that of its first output; outputs of those become
+// variables. The symbol itself changes. The list has what each new variable stands for, as new symbols, which the caller frees; it is
+// valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolCutSubgraph(SymbolHandle sym,
+                        SymbolHandle **inputs,
+                        int *input_size);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -8,9 +8,9 @@ use ferromx_runtime::imperative::{self, GradientRequest};
 
 use super::args::{id, optional, put, raw, slice, tensors};
 use super::guard;
-use super::ret::Ret;
-use super::types::NDArrayHandle;
-use crate::handle::{insert_tensor, tensor};
+use super::ret::{Ret, put_handle};
+use super::types::{NDArrayHandle, SymbolHandle};
+use crate::handle::{insert_symbol, insert_tensor, tensor};
 
 fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, is_train: bool) -> Result<()> {
     let heads = tensors(heads, n as usize, "output_handles")?;
@@ -124,4 +124,13 @@ pub extern "C" fn MXAutogradBackwardEx(
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradComputeGradient(num_output: u32, output_handles: *mut NDArrayHandle) -> c_int {
     guard(|| backward(num_output, output_handles, std::ptr::null_mut(), true))
+}
+
+/// Makes a symbol of the recorded computation of an array.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAutogradGetSymbol(handle: NDArrayHandle, out: *mut SymbolHandle) -> c_int {
+    guard(|| {
+        let tensor = tensor(id(handle))?;
+        put_handle(out, || imperative::symbol_of(&tensor).map(insert_symbol))
+    })
 }

@@ -4,6 +4,8 @@
 
 mod args;
 mod autograd;
+mod cached_op;
+mod custom;
 mod data_iter;
 mod executor;
 mod files;

@@ -520,3 +520,25 @@ pub extern "C" fn NNSymbolCompose(
 ) -> c_int {
     guard(|| compose(handle, name, num_args, keys, args))
 }
+
+/// Cuts the graph off from operators whose attribute `__subgraph_name__` is not that of its first output; outputs of those become
+/// variables. The symbol itself changes. The list has what each new variable stands for, as new symbols, which the caller frees; it is
+/// valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolCutSubgraph(
+    sym: SymbolHandle,
+    inputs: *mut *mut SymbolHandle,
+    input_size: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let state = symbol_state(id(sym))?;
+        let (graph, cut) = symbol(id(sym))?.cut();
+        let mut ret = Ret::new();
+        put(input_size, cut.len() as c_int, "input_size")?;
+        put(inputs, std::ptr::null_mut(), "inputs")?;
+        *state.write() = SymbolState::Graph(graph);
+        put(inputs, ret.list(new_handles(cut)), "inputs")?;
+        ret.keep("MXSymbolCutSubgraph");
+        Ok(())
+    })
+}

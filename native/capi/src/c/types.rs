@@ -1,6 +1,6 @@
 //! The types of the C API. Handles are opaque: they are numbers that the handle table checks, never addresses.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 /// An array.
 pub type NDArrayHandle = *mut c_void;
@@ -38,3 +38,58 @@ pub struct LibFeature {
     /// Whether it is there.
     pub enabled: bool,
 }
+
+/// A graph that is called like an operator.
+pub type CachedOpHandle = *mut c_void;
+/// Called with the names of an array and its operator, and the array, whose handle the callee owns.
+pub type CachedOpMonitorCallback = Option<unsafe extern "C" fn(*const c_char, *const c_char, NDArrayHandle)>;
+
+/// A callback of unknown type.
+pub type MXGenericCallback = Option<unsafe extern "C" fn() -> c_int>;
+
+/// Callbacks and what each is called with.
+#[repr(C)]
+pub struct MXCallbackList {
+    /// How many there are.
+    pub num_callbacks: c_int,
+    /// The callbacks, each to be cast to its type.
+    pub callbacks: *mut MXGenericCallback,
+    /// The last argument of each.
+    pub contexts: *mut *mut c_void,
+}
+
+/// Fills in the callbacks of an operator: type, number of parameters, their keys and values, the list. Returns 0 if it fails.
+pub type CustomOpPropCreator = Option<
+    unsafe extern "C" fn(*const c_char, c_int, *mut *const c_char, *mut *const c_char, *mut MXCallbackList) -> c_int,
+>;
+/// Deletes what a context stands for.
+pub type CustomOpDelFunc = Option<unsafe extern "C" fn(*mut c_void) -> c_int>;
+/// Lists names; the list ends with null.
+pub type CustomOpListFunc = Option<unsafe extern "C" fn(*mut *mut *mut c_char, *mut c_void) -> c_int>;
+/// Completes shapes: number of arrays, their ranks, their dimensions.
+pub type CustomOpInferShapeFunc =
+    Option<unsafe extern "C" fn(c_int, *mut c_int, *mut *mut c_int, *mut c_void) -> c_int>;
+/// Completes element types: number of arrays, their codes.
+pub type CustomOpInferTypeFunc = Option<unsafe extern "C" fn(c_int, *mut c_int, *mut c_void) -> c_int>;
+/// Says what the gradient reads: numbers of output gradients, inputs and outputs go in, those that are read come out.
+pub type CustomOpBwdDepFunc = Option<
+    unsafe extern "C" fn(*const c_int, *const c_int, *const c_int, *mut c_int, *mut *mut c_int, *mut c_void) -> c_int,
+>;
+/// Makes an instance: device, number of inputs, their shapes, ranks and types, the list of its callbacks.
+pub type CustomOpCreateFunc = Option<
+    unsafe extern "C" fn(
+        *const c_char,
+        c_int,
+        *mut *mut u32,
+        *const c_int,
+        *const c_int,
+        *mut MXCallbackList,
+        *mut c_void,
+    ) -> c_int,
+>;
+/// Runs forward or backward: number of arrays, the arrays, what each is, requests, whether training.
+pub type CustomOpFBFunc =
+    Option<unsafe extern "C" fn(c_int, *mut *mut c_void, *mut c_int, *const c_int, c_int, *mut c_void) -> c_int>;
+/// Computes gradients of a function: numbers of output and input gradients, the arrays, requests, whether training.
+pub type CustomFunctionBwdFunc =
+    Option<unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *const c_int, c_int, *mut c_void) -> c_int>;

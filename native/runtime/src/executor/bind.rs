@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::Executor;
 use super::compile::{Blueprint, Target, no_plan};
-use super::plans::Plans;
+use super::plans::{Guarded, Plans};
 use super::twins::Twins;
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{self, gradient};
@@ -72,7 +72,10 @@ impl Executor {
         }
         let outputs = ys.iter().map(|y| external[y].clone()).collect();
         let blueprint = Blueprint { graph, forward_nodes, ys, context, shapes, dtypes, external, targets };
-        let arena = shared.and_then(|e| e.plans.lock().arena());
+        let arena = match shared {
+            Some(executor) => executor.plans.enter()?.arena(),
+            None => None,
+        };
         Ok(Executor {
             symbol: symbol.clone(),
             context,
@@ -82,7 +85,7 @@ impl Executor {
             aux: bound.aux,
             outputs,
             head_grads: head_arrays,
-            plans: Mutex::new(Plans::new(blueprint, arena)?),
+            plans: Guarded::new(Plans::new(blueprint, arena)?),
             monitor: Mutex::new(None),
             twins: Twins::default(),
         })

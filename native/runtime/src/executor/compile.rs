@@ -8,14 +8,14 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Forward, KernelFn};
+use ferromx_core::op::{Cache, Forward, HostFn, KernelFn};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Call, Chunk, Region, Req, overlap};
 
 use super::chain::ChainDraft;
 use super::place::{self, Placement};
-use super::plan::{Kernel, Plan, Step, Work, copy_kernel, zero_kernel};
+use super::plan::{Host, Kernel, Plan, Step, Work, copy_kernel, zero_kernel};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::infer::Entries;
@@ -141,7 +141,7 @@ impl Blueprint {
     /// Entries in memory that some operator changes.
     fn changing(&self) -> HashSet<Entry> {
         let changes = self.graph.nodes.iter().flat_map(|node| match &node.action {
-            Action::Forward(op) => op.def.mutates.iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
+            Action::Forward(op) => op.mutated().iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
             _ => Vec::new(),
         });
         let changed: HashSet<Entry> = changes.collect();
@@ -158,12 +158,20 @@ pub fn no_plan(op: &'static str, node: &str) -> Error {
     Error::Unsupported(why.into()).in_operator(op, node)
 }
 
+/// What a call runs.
+#[derive(Clone, Copy)]
+enum Run {
+    Kernel(KernelFn),
+    Host(HostFn),
+}
+
 /// One kernel call before its operands are checked.
 struct CallDraft {
     op: &'static str,
     node: usize,
-    kernel: KernelFn,
+    run: Run,
     params: Params,
+    cache: Arc<Cache>,
     ins: Vec<NDArray>,
     outs: Vec<(NDArray, Req)>,
 }
@@ -218,18 +226,23 @@ impl Compiler<'_> {
     fn draft(&self, i: usize, placement: &Placement, requests: &HashMap<Entry, Req>) -> Result<Option<CallDraft>> {
         let node = &self.graph.nodes[i];
         let mut parameters = None;
-        let (op, kernel, mutates): (_, KernelFn, &[usize]) = match &node.action {
+        let cache = &node.cache;
+        let (op, run, mutates, cache): (_, _, &[usize], _) = match &node.action {
             Action::Variable => return Ok(None),
             Action::Fused { op, kernel, params } => {
                 parameters = Some(params.clone());
-                (op, *kernel, &[])
+                (op, Run::Kernel(*kernel), &[], cache)
             }
             Action::Forward(op) => match op.def.forward_on(self.blueprint.context.device_type)? {
-                Forward::Kernel(k) => (op, k, op.def.mutates),
-                Forward::View => (op, copy_kernel as KernelFn, &[]),
+                Forward::Kernel(k) => (op, Run::Kernel(k), op.mutated(), cache),
+                Forward::View => (op, Run::Kernel(copy_kernel), &[], cache),
+                Forward::Host(f) => (op, Run::Host(f), &[], cache),
                 Forward::Dynamic(_) => return Err(no_plan(op.name, &node.name)),
             },
-            Action::Backward { op, backward, .. } => (op, backward.kernel, &[]),
+            Action::Backward { of, op, backward } => match backward.host {
+                Some(f) => (op, Run::Host(f), &[], &self.graph.nodes[*of as usize].cache),
+                None => (op, Run::Kernel(backward.kernel), &[], cache),
+            },
         };
         let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
         let place_of = |e: &Entry| {
@@ -244,12 +257,13 @@ impl Compiler<'_> {
             let e = entry(i, k);
             match &placement.arrays[e] {
                 Some(a) => outs.push((a.clone(), requests.get(&e).copied().unwrap_or(Req::Write))),
+                None if matches!(run, Run::Host(_)) => outs.push((self.foreign(e)?, Req::Null)),
                 None => outs.push((self.nobody(e, &placement.arena)?, Req::Null)),
             }
         }
         outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
         let params = parameters.unwrap_or_else(|| op.params.clone());
-        Ok(Some(CallDraft { op: op.name, node: i, kernel, params, ins, outs }))
+        Ok(Some(CallDraft { op: op.name, node: i, run, params, cache: cache.clone(), ins, outs }))
     }
 
     /// An array of the right shape and type for an output that nobody wants, without memory of its own where the arena is large
@@ -258,6 +272,12 @@ impl Compiler<'_> {
         let (shape, dtype) = (&self.blueprint.shapes[e], self.blueprint.dtypes[e].unwrap_or(DType::F32));
         NDArray::view(arena.clone(), 0, shape.clone(), dtype)
             .or_else(|_| NDArray::empty(shape, dtype, self.blueprint.context))
+    }
+
+    /// An array for an output that nobody wants, for code that may write it all the same.
+    fn foreign(&self, e: Entry) -> Result<NDArray> {
+        let dtype = self.blueprint.dtypes[e].unwrap_or(DType::F32);
+        NDArray::zeros(&self.blueprint.shapes[e], dtype, self.blueprint.context)
     }
 
     /// Adds the copies and additions for gradients that no kernel could write straight into their array.
@@ -275,7 +295,8 @@ impl Compiler<'_> {
         for t in self.targets {
             let draft = |op, kernel, ins: Vec<NDArray>, node: u32| {
                 let outs = vec![(t.array.clone(), Req::Write)];
-                Draft::One(CallDraft { op, node: node as usize, kernel, params: add.params.clone(), ins, outs })
+                let (run, params, cache) = (Run::Kernel(kernel), add.params.clone(), Arc::default());
+                Draft::One(CallDraft { op, node: node as usize, run, params, cache, ins, outs })
             };
             match t.entry {
                 Some(e)
@@ -304,6 +325,7 @@ impl Compiler<'_> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match draft {
+                Draft::One(CallDraft { run: Run::Host(_), .. }) => {}
                 Draft::One(d) => {
                     reads.extend(&d.ins);
                     writes.extend(d.outs.iter().filter(|(_, r)| *r != Req::Null).map(|(a, _)| a));
@@ -327,17 +349,25 @@ impl Compiler<'_> {
 
     fn seal_call(&self, d: CallDraft, region: &Region) -> Result<Step> {
         let node = &self.graph.nodes[d.node];
-        let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
-            .map_err(|e| e.in_operator(d.op, &node.name))?;
         let name = |e: &Entry, array: &NDArray| match self.graph.node(*e).op() {
             None => (self.graph.node(*e).name.clone(), array.clone()),
             Some(_) => (self.output_name(*e), array.clone()),
         };
         let visible = (0..node.num_visible().min(node.num_outputs)).map(|k| entry(d.node, k));
-        let (op, name_of_node, cache) = (d.op, node.name.clone(), node.cache.clone());
-        let kernel = Kernel { op, node: name_of_node, kernel: d.kernel, params: d.params, cache };
+        let (op, node_name, params, cache) = (d.op, node.name.clone(), d.params, d.cache);
+        let work = match d.run {
+            Run::Kernel(kernel) => {
+                let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
+                    .map_err(|e| e.in_operator(op, &node.name))?;
+                Work::One(Kernel { op, node: node_name, kernel, params, cache }, Box::new(call))
+            }
+            Run::Host(function) => {
+                let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
+                Work::Host(Host { op, node: node_name, function, params, cache, ins, outs, reqs })
+            }
+        };
         Ok(Step {
-            work: Work::One(kernel, Box::new(call)),
+            work,
             inputs: node.inputs.iter().zip(&d.ins).map(|(e, a)| name(e, a)).collect(),
             outputs: visible
                 .zip(&d.outs)

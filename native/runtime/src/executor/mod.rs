@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 pub use bind::Bound;
 pub(crate) use plan::copy_kernel;
-use plans::Plans;
+use plans::Guarded;
 pub use simple_bind::SimpleBind;
 pub use twins::BoundStored;
 use twins::Twins;
@@ -41,7 +41,7 @@ pub struct Executor {
     aux: Vec<NDArray>,
     outputs: Vec<NDArray>,
     head_grads: Vec<Option<NDArray>>,
-    plans: Mutex<Plans>,
+    plans: Guarded,
     monitor: Mutex<Option<(Monitor, bool)>>,
     twins: Twins,
 }
@@ -54,7 +54,7 @@ impl Executor {
     pub fn forward(&self, is_train: bool) -> Result<()> {
         let monitor = self.monitor.lock().clone();
         self.twins.before_forward()?;
-        self.plans.lock().forward(is_train, monitor.as_ref())?;
+        self.plans.enter()?.forward(is_train, monitor.as_ref())?;
         self.twins.after_forward(is_train)
     }
 
@@ -94,7 +94,7 @@ impl Executor {
         }
         let monitor = self.monitor.lock().clone();
         self.twins.before_backward()?;
-        self.plans.lock().backward(is_train, monitor.as_ref())?;
+        self.plans.enter()?.backward(is_train, monitor.as_ref())?;
         self.twins.after_backward()
     }
 
@@ -153,6 +153,7 @@ impl Executor {
 
     /// A listing of the plan: operators in order of execution and memory.
     pub fn debug_string(&self) -> String {
-        format!("{}{}", self.symbol.debug_string(), self.plans.lock().describe())
+        let plans = self.plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe());
+        format!("{}{plans}", self.symbol.debug_string())
     }
 }

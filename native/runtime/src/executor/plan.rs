@@ -4,15 +4,16 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Cache, KernelFn, OpCtx};
+use ferromx_core::op::{Cache, HostFn, KernelFn, OpCtx};
 use ferromx_core::params::Params;
-use ferromx_core::storage::{Call, Chain, In, Out, Region, RegionGuard};
+use ferromx_core::storage::{Call, Chain, In, Out, Region, RegionGuard, Req};
 use ferromx_kernels::par;
 use parking_lot::Mutex;
 
 use super::Monitor;
+use crate::imperative::unrecorded;
 use crate::random;
 
 /// A kernel with what it is told at every call.
@@ -37,12 +38,43 @@ impl Kernel {
     }
 }
 
+/// A function that runs without the plan's locks, with its arrays.
+pub struct Host {
+    /// Operator name.
+    pub op: &'static str,
+    /// Node name.
+    pub node: String,
+    /// The function.
+    pub function: HostFn,
+    /// Its parameters.
+    pub params: Params,
+    /// What the node keeps between runs, and between its forward and backward steps.
+    pub cache: Arc<Cache>,
+    /// Inputs.
+    pub ins: Vec<NDArray>,
+    /// Outputs.
+    pub outs: Vec<NDArray>,
+    /// What to do with each output.
+    pub reqs: Vec<Req>,
+}
+
+impl Host {
+    fn run(&self, is_train: bool, context: Context) -> Result<()> {
+        let random = random::device(context);
+        let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
+        unrecorded(is_train, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
+            .map_err(|e| e.in_operator(self.op, &self.node))
+    }
+}
+
 /// What a step does.
 pub enum Work {
     /// Calls a kernel.
     One(Kernel, Box<Call>),
     /// Calls several, block by block.
     Chain(Vec<Kernel>, Chain),
+    /// Calls a function without the locks.
+    Host(Host),
 }
 
 /// A step of the plan.
@@ -56,17 +88,25 @@ pub struct Step {
 }
 
 impl Step {
-    fn kernels(&self) -> &[Kernel] {
+    /// Operator and node of everything that the step calls.
+    fn calls(&self) -> Vec<String> {
+        let call = |op: &str, node: &str| format!("{op} '{node}'");
         match &self.work {
-            Work::One(kernel, _) => std::slice::from_ref(kernel),
-            Work::Chain(kernels, _) => kernels,
+            Work::One(kernel, _) => vec![call(kernel.op, &kernel.node)],
+            Work::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
+            Work::Host(host) => vec![call(host.op, &host.node)],
         }
+    }
+
+    fn is_host(&self) -> bool {
+        matches!(self.work, Work::Host(_))
     }
 
     fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool, context: Context) -> Result<()> {
         match &self.work {
             Work::One(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, context, ins, outs)),
             Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train, context),
+            Work::Host(_) => Err(Error::Internal("a function that runs without locks was called under them".into())),
         }
     }
 }
@@ -128,14 +168,15 @@ impl Plan {
     fn run(&mut self, range: std::ops::Range<usize>, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         let context = self.context;
         let Some((monitor, inputs_too)) = monitor else {
-            let mut guard = self.region.lock();
-            return self.steps[range].iter().try_for_each(|step| step.run(&mut guard, is_train, context));
+            // Steps that take the locks share them; each of the others is a part by itself.
+            for part in self.steps[range].chunk_by(|a, b| !a.is_host() && !b.is_host()) {
+                run_part(&mut self.region, part, is_train, context)?;
+            }
+            return Ok(());
         };
         for step in &self.steps[range] {
             // The locks are released before the monitor runs, because it may touch the same arrays.
-            let mut guard = self.region.lock();
-            step.run(&mut guard, is_train, context)?;
-            drop(guard);
+            run_part(&mut self.region, std::slice::from_ref(step), is_train, context)?;
             let inputs = if *inputs_too { step.inputs.as_slice() } else { &[] };
             for (name, array) in inputs.iter().chain(&step.outputs) {
                 monitor(name, array.to_context(array.context())?);
@@ -154,12 +195,20 @@ impl Plan {
             self.steps.len() - self.forward_steps
         );
         for (i, step) in self.steps.iter().enumerate() {
-            let calls: Vec<String> = step.kernels().iter().map(|k| format!("{} '{}'", k.op, k.node)).collect();
-            let _ = writeln!(s, "{i:4} {}", calls.join(", "));
+            let _ = writeln!(s, "{i:4} {}", step.calls().join(", "));
         }
         let _ = writeln!(s, "Total {} MB allocated\nTotal 0 TempSpace resource requested", self.arena.bytes() >> 20);
         s
     }
+}
+
+/// Runs a step without the locks, or several under them.
+fn run_part(region: &mut Region, part: &[Step], is_train: bool, context: Context) -> Result<()> {
+    if let [Step { work: Work::Host(host), .. }] = part {
+        return host.run(is_train, context);
+    }
+    let mut guard = region.lock();
+    part.iter().try_for_each(|step| step.run(&mut guard, is_train, context))
 }
 
 /// Copies the first input to the first output, under whatever shape.

@@ -1,10 +1,13 @@
 //! The plans of an executor: one for each purpose, made when it is first needed. They compute the same; intermediate results lie in
 //! one arena.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::storage::Chunk;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Monitor;
 use super::compile::{Blueprint, Purpose};
@@ -53,7 +56,7 @@ impl Plans {
         }
         match self.slot(purpose) {
             Some(plan) => Ok(plan),
-            None => Err(ferromx_core::error::Error::Internal("a plan got lost".into())),
+            None => Err(Error::Internal("a plan got lost".into())),
         }
     }
 
@@ -89,4 +92,69 @@ impl Plans {
     pub fn describe(&self) -> String {
         self.all().next().map_or_else(String::new, Plan::describe)
     }
+}
+
+/// Plans that one thread uses at a time. An operator that runs user code gives that code the chance to come back to its own executor,
+/// which is an error, not a deadlock.
+pub struct Guarded {
+    plans: Mutex<Plans>,
+    user: AtomicU64,
+}
+
+/// The plans while this thread uses them.
+pub struct InUse<'p> {
+    user: &'p AtomicU64,
+    plans: MutexGuard<'p, Plans>,
+}
+
+impl Guarded {
+    /// Plans that nobody uses.
+    pub fn new(plans: Plans) -> Guarded {
+        Guarded { plans: Mutex::new(plans), user: AtomicU64::new(0) }
+    }
+
+    /// Waits until no other thread uses the plans.
+    ///
+    /// # Errors
+    /// This thread uses them already.
+    pub fn enter(&self) -> Result<InUse<'_>> {
+        let me = thread_number();
+        // Only this thread sets its own number, so the answer cannot be out of date.
+        if self.user.load(Ordering::Relaxed) == me {
+            let text = "an operator of this executor used the executor while it was running: bind another one for it";
+            return Err(Error::value(text));
+        }
+        let plans = self.plans.lock();
+        self.user.store(me, Ordering::Relaxed);
+        Ok(InUse { user: &self.user, plans })
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.user.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Deref for InUse<'_> {
+    type Target = Plans;
+
+    fn deref(&self) -> &Plans {
+        &self.plans
+    }
+}
+
+impl DerefMut for InUse<'_> {
+    fn deref_mut(&mut self) -> &mut Plans {
+        &mut self.plans
+    }
+}
+
+/// A number that no other thread has, from 1 on.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
 }

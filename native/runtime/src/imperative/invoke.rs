@@ -6,12 +6,13 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{Forward, KernelFn, OpCtx};
+use ferromx_core::op::{Cache, Forward, HostFn, KernelFn, OpCtx};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Req, call_once, overlap};
 use smallvec::SmallVec;
 
+use super::tape::unrecorded;
 use crate::executor::copy_kernel;
 use crate::random;
 use crate::symbol::OpCall;
@@ -32,10 +33,29 @@ pub fn invoke(
     outputs: &mut Arrays,
     is_train: bool,
 ) -> Result<()> {
-    run_op(op, context, inputs, outputs, is_train).map_err(|e| op.locate(e, op.name, inputs.len()))
+    invoke_with(op, context, inputs, outputs, is_train, None)
 }
 
-fn run_op(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut Arrays, is_train: bool) -> Result<()> {
+/// [`invoke`] with a cache for what an operator keeps for its gradient.
+pub fn invoke_with(
+    op: &OpCall,
+    context: Option<Context>,
+    inputs: &[NDArray],
+    outputs: &mut Arrays,
+    is_train: bool,
+    cache: Option<&Cache>,
+) -> Result<()> {
+    run_op(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
+}
+
+fn run_op(
+    op: &OpCall,
+    context: Option<Context>,
+    inputs: &[NDArray],
+    outs: &mut Arrays,
+    is_train: bool,
+    cache: Option<&Cache>,
+) -> Result<()> {
     let def = op.def;
     check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
@@ -61,9 +81,14 @@ fn run_op(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut 
     }
     infer(op, context, inputs, outs, n)?;
     let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(context.device_type)? {
-        Forward::Kernel(kernel) => (kernel, def.mutates),
+        Forward::Kernel(kernel) => (kernel, op.mutated()),
         Forward::View => (copy_kernel, &[]),
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
+        Forward::Host(f) => {
+            let ctx =
+                OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache, context };
+            return run_host(f, &ctx, inputs, outs);
+        }
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
     run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, is_train, context)
@@ -79,6 +104,15 @@ pub fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Runs a function that takes no locks. An input that overlaps an output is copied first.
+fn run_host(f: HostFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
+    let mut inputs: Arrays = inputs.iter().cloned().collect();
+    for input in inputs.iter_mut().filter(|input| outs.iter().any(|out| overlap(input, out))) {
+        *input = input.to_context(ctx.context)?;
+    }
+    unrecorded(ctx.is_train, || f(ctx, &inputs, outs, &vec![Req::Write; outs.len()]))
 }
 
 /// Puts outputs whose shapes were not known before into the arrays that were given for them.

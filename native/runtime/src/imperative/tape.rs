@@ -4,21 +4,26 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
+use ferromx_core::host::HostInstance;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::Attrs;
+use ferromx_core::op::{Cache, Forward, HostFn, OpCtx};
+use ferromx_core::params::{Attrs, Params};
 use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::Req;
+use ferromx_ops::custom::FunctionParam;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
-use super::invoke::{Arrays, invoke};
+use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{Request, gradient};
-use crate::symbol::OpCall;
+use crate::random;
+use crate::symbol::{Node, NodeEntry, OpCall, Symbol};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
@@ -45,6 +50,19 @@ pub fn set_training(on: bool) -> bool {
     TRAINING.replace(on)
 }
 
+/// Runs code of users or of another graph in the midst of an operator: it is not recorded, and it is in training if the operator is.
+pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
+    struct Restore(bool, bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RECORDING.set(self.0);
+            TRAINING.set(self.1);
+        }
+    }
+    let _restore = Restore(set_recording(false), set_training(is_train));
+    f()
+}
+
 /// Where a variable's gradient goes.
 #[derive(Clone)]
 pub struct GradientRequest {
@@ -60,6 +78,8 @@ struct TapeNode {
     attrs: Attrs,
     inputs: Vec<(Option<TapeEntry>, Array)>,
     outputs: Stored,
+    /// What the operator keeps for its gradient, if it runs without locks.
+    cache: Option<Arc<Cache>>,
 }
 
 impl Drop for TapeNode {
@@ -142,6 +162,16 @@ impl Tensor {
     pub fn set(&self, data: impl Into<Array>) {
         *self.data.write() = Some(data.into());
         *self.tape.lock() = None;
+    }
+
+    /// Takes over content and place on the tape of another tensor; an array that is there already gets a copy.
+    pub(super) fn take_over(&self, other: &Tensor) -> Result<()> {
+        match self.array() {
+            Ok(array) => array.copy_from(&other.array()?)?,
+            Err(_) => self.set(other.array()?),
+        }
+        *self.tape.lock() = other.tape.lock().clone();
+        Ok(())
     }
 
     /// A tensor on the same memory that is not on the tape.
@@ -229,7 +259,7 @@ fn dense_operands(
 pub fn record(
     op: &OpCall,
     attrs: &Attrs,
-    context: Option<ferromx_core::context::Context>,
+    context: Option<Context>,
     inputs: &[Arc<Tensor>],
     outputs: &[Arc<Tensor>],
 ) -> Result<Tensors> {
@@ -239,9 +269,10 @@ pub fn record(
         "operator {} would overwrite an array that the tape needs: while recording, write results to new arrays",
         op.name
     );
+    let cache = matches!(op.def.forward, Forward::Host(_)).then(Arc::<Cache>::default);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
     let (arrays, mut results): (Stored, Stored) = if dense_operands(op, inputs, outputs, &mut arrays, &mut results)? {
-        invoke(op, context, &arrays, &mut results, is_training())?;
+        invoke_with(op, context, &arrays, &mut results, is_training(), cache.as_deref())?;
         (arrays.into_iter().map(Array::Dense).collect(), results.into_iter().map(Array::Dense).collect())
     } else {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
@@ -252,7 +283,7 @@ pub fn record(
     let visible = op.def.num_visible(&op.params);
     let node = recorded.then(|| {
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
-        Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone() })
+        Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone(), cache })
     });
     let mut tensors = Tensors::with_capacity(visible);
     for (k, array) in results.drain(..visible).enumerate() {
@@ -271,6 +302,27 @@ pub fn record(
         tensors.push(tensor);
     }
     Ok(tensors)
+}
+
+/// Puts a function that was computed already on the tape, if an input is on it: `function` has its gradient.
+///
+/// # Errors
+/// An input or output without an array.
+pub fn record_function(function: Box<dyn HostInstance>, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<()> {
+    let (name, def) = ferromx_ops::registry::find("_CustomFunction")?;
+    let params = Params::new(FunctionParam::new(function, inputs.len(), outputs.len()));
+    let arrays = outputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
+    let values = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
+    if !inputs.iter().any(|t| t.is_recorded()) {
+        return Ok(());
+    }
+    let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(values).collect();
+    let op = OpCall { name, def, params };
+    let node = Arc::new(TapeNode { op, attrs: Attrs::new(), inputs, outputs: arrays, cache: None });
+    for (k, tensor) in outputs.iter().enumerate() {
+        *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
+    }
+    Ok(())
 }
 
 /// The recorded part of the tape as a graph, with the values of its entries.
@@ -332,6 +384,9 @@ impl Recorded {
                 inputs.push(known.unwrap_or_else(|| self.constant(value)));
             }
             let first = self.graph.push(node.op.name, Action::Forward(node.op.clone()), inputs, node.attrs.clone());
+            if let Some(cache) = &node.cache {
+                self.graph.nodes[first.node as usize].cache = cache.clone();
+            }
             for (k, value) in node.outputs.iter().enumerate() {
                 self.values.insert(entry(first.node as usize, k), value.clone());
             }
@@ -340,6 +395,37 @@ impl Recorded {
         }
         self.known(head).ok_or_else(|| Error::Internal("a recorded operator is missing".into()))
     }
+}
+
+/// The recorded computation of a tensor as a symbol. Variables are named `var0`, `var1`, ..., operators `node_0`, `node_1`, ...
+///
+/// # Errors
+/// The tensor was not recorded.
+pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
+    let tape = tensor.tape.lock().clone();
+    let tape = tape
+        .ok_or_else(|| Error::value("the array is not part of a recorded computation, so there is no symbol of it"))?;
+    let mut recorded = Recorded::default();
+    let head = recorded.add(&tape)?;
+    let mut nodes: Vec<Arc<Node>> = Vec::new();
+    let (mut variables, mut operators) = (0, 0);
+    for node in &recorded.graph.nodes {
+        let inputs =
+            node.inputs.iter().map(|e| NodeEntry { node: nodes[e.node as usize].clone(), index: e.index }).collect();
+        let (name, op) = match &node.action {
+            Action::Forward(op) => {
+                operators += 1;
+                (format!("node_{}", operators - 1), Some(op.clone()))
+            }
+            _ => {
+                variables += 1;
+                (format!("var{}", variables - 1), None)
+            }
+        };
+        let attrs = RwLock::new(Attrs::clone(&node.attrs));
+        nodes.push(Arc::new(Node { name, op, inputs, graphs: Vec::new(), attrs }));
+    }
+    Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
 }
 
 /// Computes the gradients of `heads` and puts them into the gradient arrays of the marked variables, or returns those of
@@ -497,15 +583,18 @@ impl<'g> Evaluator<'g> {
                 Action::Forward(op) if forward_again => self.replay(i, op, &node.attrs, &inputs)?,
                 Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
                 Action::Backward { of, op, backward } => {
-                    let inputs = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
                     let gradients = self.shapes_of_gradients(*of, op)?;
-                    let wanted: SmallVec<[bool; 4]> =
-                        (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
-                    stored::backward_stored(op, backward, &inputs, &gradients, &wanted, is_train)
-                        .map_err(|e| e.in_operator(op.name, &node.name))?
-                        .into_iter()
-                        .map(|a| Arc::new(Tensor::new(a)))
-                        .collect()
+                    let made = match backward.host {
+                        Some(f) => self.run_host(f, *of, op, &inputs, &gradients, is_train),
+                        None => {
+                            let inputs = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
+                            let wanted: SmallVec<[bool; 4]> =
+                                (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
+                            stored::backward_stored(op, backward, &inputs, &gradients, &wanted, is_train)
+                        }
+                    };
+                    let made = made.map_err(|e| e.in_operator(op.name, &node.name))?;
+                    made.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
                 }
             };
             for (k, t) in outputs.into_iter().enumerate() {
@@ -513,6 +602,26 @@ impl<'g> Evaluator<'g> {
             }
         }
         Ok(())
+    }
+
+    /// Runs the gradient of an operator that runs without locks.
+    fn run_host(
+        &self,
+        f: HostFn,
+        of: u32,
+        op: &OpCall,
+        inputs: &[Arc<Tensor>],
+        gradients: &[stored::Like],
+        is_train: bool,
+    ) -> Result<Stored> {
+        let ins = inputs.iter().map(|t| t.array()).collect::<Result<Arrays>>()?;
+        let empty = |like: &stored::Like| NDArray::empty(&like.shape, like.dtype, like.context);
+        let outs = gradients.iter().map(empty).collect::<Result<Arrays>>()?;
+        let context = outs.first().or(ins.first()).map(NDArray::context).unwrap_or_default();
+        let cache = Some(&*self.graph.nodes[of as usize].cache);
+        let ctx = OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache, context };
+        unrecorded(is_train, || f(&ctx, &ins, &outs, &vec![Req::Write; outs.len()]))?;
+        Ok(outs.into_iter().map(Array::Dense).collect())
     }
 
     /// Puts an operator whose outputs are known on the new tape, without computing it a second time.
@@ -524,7 +633,9 @@ impl<'g> Evaluator<'g> {
         if inputs.iter().all(|(tape, _)| tape.is_none()) {
             return outputs.into_iter().map(|a| Ok(Arc::new(Tensor::new(a)))).collect();
         }
-        let node = Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: outputs.clone() });
+        let cache = Some(self.graph.nodes[i].cache.clone());
+        let (op, attrs) = (op.clone(), attrs.clone());
+        let node = Arc::new(TapeNode { op, attrs, inputs, outputs: outputs.clone(), cache });
         Ok(outputs
             .into_iter()
             .enumerate()
@@ -540,7 +651,7 @@ impl<'g> Evaluator<'g> {
     fn shapes_of_gradients(&self, of: u32, op: &OpCall) -> Result<Vec<stored::Like>> {
         let inputs = self.graph.nodes[of as usize].inputs.iter().enumerate();
         inputs
-            .filter(|(k, _)| !op.def.mutates.contains(k))
+            .filter(|(k, _)| !op.mutated().contains(k))
             .map(|(_, e)| {
                 let a = self.take(*e)?.stored()?;
                 Ok(stored::Like { shape: a.shape().clone(), dtype: a.dtype(), context: a.context() })

@@ -145,7 +145,7 @@ impl Search<'_> {
     fn is_elementwise(&self, i: usize, node: &GraphNode) -> bool {
         let r = self.request;
         let declared = match &node.action {
-            Action::Forward(op) => op.def.pointwise && op.def.mutates.is_empty() && !op.def.random,
+            Action::Forward(op) => op.def.pointwise && op.mutated().is_empty() && !op.def.random,
             Action::Backward { backward, .. } => backward.pointwise,
             Action::Variable | Action::Fused { .. } => false,
         };

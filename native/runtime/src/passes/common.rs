@@ -43,7 +43,7 @@ fn is_pure(node: &GraphNode) -> bool {
     match &node.action {
         Action::Forward(op) => {
             let computes = matches!(op.def.forward, Forward::Kernel(_) | Forward::View);
-            computes && !op.def.random && op.def.mutates.is_empty()
+            computes && !op.def.random && op.mutated().is_empty()
         }
         _ => false,
     }

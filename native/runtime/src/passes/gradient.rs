@@ -132,7 +132,7 @@ fn node_gradient(
             let mut next = 0;
             Ok((0..n)
                 .map(|k| {
-                    if op.def.mutates.contains(&k) {
+                    if op.mutated().contains(&k) {
                         return None;
                     }
                     next += 1;

@@ -7,6 +7,8 @@ use ferromx_core::shape::Shape;
 use smallvec::SmallVec;
 
 use crate::graph::{Action, Graph, GraphNode};
+use crate::semantics;
+use crate::symbol::OpCall;
 
 /// One value per output of every node.
 #[derive(Clone)]
@@ -96,6 +98,18 @@ fn fixpoint(graph: &Graph, mut visit: impl FnMut(usize) -> Result<bool>) -> Resu
     Ok(())
 }
 
+/// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 among its parameters is unknown: the
+/// first states of a recurrent network do not say how many sequences there will be.
+fn made_of_nothing(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
+    let mut made: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
+    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut made })?;
+    if !semantics::is_numpy_shape() {
+        made.iter_mut().filter_map(Shape::dims_mut).flatten().filter(|d| **d == 0).for_each(|d| *d = -1);
+    }
+    let mut io = ShapeIo { ins: &mut [], outs };
+    made.iter().enumerate().try_for_each(|(k, shape)| io.assign_out(k, shape))
+}
+
 /// Completes the shapes that `known` holds; what cannot be inferred stays partly unknown.
 ///
 /// # Errors
@@ -118,11 +132,12 @@ pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>
         match &node.action {
             // Products are fused when all is inferred.
             Action::Variable | Action::Fused { .. } => return Ok(false),
+            Action::Forward(op) if ins.is_empty() => made_of_nothing(op, &mut outs).map_err(|e| node_error(node, e))?,
             Action::Forward(op) => (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {
                 let forward = &graph.nodes[*of as usize].inputs;
-                let inputs = forward.iter().enumerate().filter(|(k, _)| !op.def.mutates.contains(k)).map(|(_, e)| *e);
+                let inputs = forward.iter().enumerate().filter(|(k, _)| !op.mutated().contains(k)).map(|(_, e)| *e);
                 outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e].clone());
             }
         }
@@ -157,7 +172,7 @@ pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entrie
                 .map_err(|e| node_error(node, e))?,
             Action::Backward { of, op, .. } => {
                 let forward = &graph.nodes[*of as usize].inputs;
-                let inputs = forward.iter().enumerate().filter(|(k, _)| !op.def.mutates.contains(k)).map(|(_, e)| *e);
+                let inputs = forward.iter().enumerate().filter(|(k, _)| !op.mutated().contains(k)).map(|(_, e)| *e);
                 outs.iter_mut().zip(inputs).for_each(|(o, e)| *o = known[e]);
             }
         }

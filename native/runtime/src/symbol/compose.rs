@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::host::Subgraph;
 use ferromx_core::op::{Inputs, OpDef};
-use ferromx_core::params::Attrs;
+use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 use parking_lot::RwLock;
 
 use super::{Node, NodeEntry, OpCall, Symbol};
+use crate::subgraph::Inner;
 
 /// Attributes that users give without underscores and that graphs carry with them.
 pub(super) const HIDDEN_KEYS: &[&str] =
@@ -39,7 +41,7 @@ impl AtomicSymbol {
         }
         let mut check = attrs.clone();
         if let Inputs::Variadic { count, .. } = def.inputs {
-            check.entry(count.into()).or_insert_with(|| "1".into());
+            check.entry(count.into()).or_insert_with(|| (def.graph_args.len() + 1).to_string());
         }
         def.parse(&check)?;
         Ok(AtomicSymbol { op: name, attrs, extra: Attrs::new() })
@@ -71,6 +73,7 @@ impl AtomicSymbol {
         let name = if name.is_empty() { automatic_name(self.op) } else { name.to_string() };
         let context = |e: Error| e.in_operator(self.op, &name);
         let mut attrs = self.attrs.clone();
+        let (graphs, args) = args.split_at(def.graph_args.len().min(args.len()));
         let inputs: Vec<NodeEntry> =
             args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>().map_err(context)?;
         let variadic = matches!(def.inputs, Inputs::Variadic { .. });
@@ -78,12 +81,12 @@ impl AtomicSymbol {
             let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
             return Err(context(Error::Value(text)));
         }
-        let mut count = inputs.len();
+        let mut count = graphs.len() + inputs.len();
         if let Inputs::Variadic { count: key, .. } = def.inputs {
             let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
             count = text.parse().unwrap_or(count);
         }
-        let params = def.parse(&attrs).map_err(context)?;
+        let params = attach(def, def.parse(&attrs).map_err(context)?, graphs).map_err(context)?;
         attrs.extend(self.extra.clone());
         let names = def.input_names(&params, def.num_inputs(&params).unwrap_or(count));
         let placed = place(inputs, keys, &names).map_err(context)?;
@@ -93,10 +96,21 @@ impl AtomicSymbol {
             .map(|(i, input)| input.unwrap_or_else(|| automatic_variable(def, &name, i, &names[i], &attrs)))
             .collect();
         let op = OpCall { name: self.op, def, params };
-        let node = Arc::new(Node { name, op: Some(op), inputs, attrs: RwLock::new(attrs) });
+        let node = Arc::new(Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: RwLock::new(attrs) });
         let outputs = (0..node.num_visible() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect();
         Ok(Symbol { outputs })
     }
+}
+
+/// The parameters of an operator together with its graphs.
+///
+/// # Errors
+/// Graphs that do not fit the operator.
+pub(super) fn attach(def: &OpDef, params: Params, graphs: &[Symbol]) -> Result<Params> {
+    if graphs.is_empty() && def.graph_args.is_empty() {
+        return Ok(params);
+    }
+    def.attach(params, graphs.iter().map(|graph| Arc::new(Inner::new(graph)) as Arc<dyn Subgraph>).collect())
 }
 
 /// `fullyconnected0`, `fullyconnected1`, ...
@@ -184,6 +198,7 @@ impl Symbol {
             name: name.into(),
             op: old.node.op.clone(),
             inputs: old.node.inputs.clone(),
+            graphs: old.node.graphs.clone(),
             attrs: RwLock::new(old.node.attrs.read().clone()),
         });
         Ok(Symbol { outputs: self.outputs.iter().map(|e| NodeEntry { node: node.clone(), index: e.index }).collect() })
@@ -201,7 +216,8 @@ impl Symbol {
             let entry = replaced.unwrap_or_else(|| {
                 let inputs = node.inputs.iter().map(|e| copied(&copies, e)).collect();
                 let attrs = RwLock::new(node.attrs.read().clone());
-                let node = Arc::new(Node { name: node.name.clone(), op: node.op.clone(), inputs, attrs });
+                let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
+                let node = Arc::new(Node { name, op, inputs, graphs, attrs });
                 NodeEntry { node, index: 0 }
             });
             copies.insert(Arc::as_ptr(&node), entry);

@@ -12,8 +12,12 @@ use ferromx_ops::registry;
 use parking_lot::RwLock;
 use serde_json::Value;
 
+use super::compose::attach;
 use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::MXNET_VERSION;
+
+/// Graphs inside of graphs; a file that nests them deeper is none of ours.
+const MAX_DEPTH: usize = 32;
 
 fn quote(text: &str) -> String {
     Value::from(text).to_string()
@@ -22,6 +26,11 @@ fn quote(text: &str) -> String {
 impl Symbol {
     /// The graph as JSON in the format of MXNet 1.9.1.
     pub fn to_json(&self) -> String {
+        self.json_of_graph(&format!(", \n  \"attrs\": {{\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}"))
+    }
+
+    /// The JSON with something at its end; the graphs inside of operators do not carry a version.
+    fn json_of_graph(&self, end: &str) -> String {
         let nodes = self.nodes();
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
         let mut s = String::from("{\n  \"nodes\": [");
@@ -38,13 +47,18 @@ impl Symbol {
                 let fields: Vec<_> = keys.iter().map(|(k, v)| format!("        {}: {}", quote(k), quote(v))).collect();
                 let _ = write!(s, "\n      \"attrs\": {{\n{}\n      }}, ", fields.join(", \n"));
             }
-            let mutates = node.op.as_ref().map_or(&[][..], |op| op.def.mutates);
+            let mutates = node.op.as_ref().map_or(&[][..], |op| op.mutated());
             let inputs: Vec<_> = (node.inputs.iter().enumerate())
                 .map(|(k, e)| {
                     format!("[{}, {}, {}]", id[&Arc::as_ptr(&e.node)], e.index, u8::from(mutates.contains(&k)))
                 })
                 .collect();
-            let _ = write!(s, "\n      \"inputs\": [{}]\n    }}", inputs.join(", "));
+            let graphs: Vec<String> = node.graphs.iter().map(|graph| graph.json_of_graph("")).collect();
+            let graphs = match graphs.is_empty() {
+                true => String::new(),
+                false => format!(", \n      \"subgraphs\": [{}]", graphs.join(", ")),
+            };
+            let _ = write!(s, "\n      \"inputs\": [{}]{graphs}\n    }}", inputs.join(", "));
             row_ptr.push(row_ptr[i] + node.num_outputs());
         }
         let join = |items: &mut dyn Iterator<Item = String>| items.collect::<Vec<_>>().join(", ");
@@ -53,8 +67,7 @@ impl Symbol {
         let heads = join(&mut self.outputs.iter().map(|e| format!("[{}, {}, 0]", id[&Arc::as_ptr(&e.node)], e.index)));
         let _ = write!(
             s,
-            "\n  ], \n  \"arg_nodes\": [{arg_nodes}], \n  \"node_row_ptr\": [{rows}], \n  \"heads\": [{heads}], \n  \
-             \"attrs\": {{\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}\n}}"
+            "\n  ], \n  \"arg_nodes\": [{arg_nodes}], \n  \"node_row_ptr\": [{rows}], \n  \"heads\": [{heads}]{end}\n}}"
         );
         s
     }
@@ -89,11 +102,19 @@ impl Symbol {
             Error::Format(format!("the symbol file is no complete JSON: {e}; save it again or download it anew"))
         })?;
         let version = root["attrs"]["mxnet_version"][1].as_i64().unwrap_or(legacy_json::UNVERSIONED);
+        Symbol::from_value(&root, version, 0)
+    }
+
+    /// Reads a graph that lies `depth` operators deep.
+    fn from_value(root: &Value, version: i64, depth: usize) -> Result<Symbol> {
+        if depth > MAX_DEPTH {
+            return Err(bad(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
+        }
         let list = root["nodes"].as_array().ok_or_else(|| bad("the field 'nodes' is missing"))?;
         let mut nodes: Vec<Arc<Node>> = Vec::with_capacity(list.len());
         for (i, raw) in list.iter().enumerate() {
             let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
-            let node = read_node(raw, name, version, &nodes)
+            let node = read_node(raw, name, version, &nodes, depth)
                 .map_err(|e| Error::Format(format!("node {i} '{name}' of the symbol file: {e}")))?;
             nodes.push(node);
         }
@@ -124,7 +145,7 @@ fn read_entry(value: &Value, nodes: &[Arc<Node>]) -> Result<NodeEntry> {
     Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }
 
-fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>]) -> Result<Arc<Node>> {
+fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>], depth: usize) -> Result<Arc<Node>> {
     let op = raw["op"].as_str().ok_or_else(|| bad("the field 'op' is missing"))?;
     let mut attrs = Attrs::new();
     for field in ["param", "attr", "attrs"] {
@@ -147,14 +168,16 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>]) -> Resu
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
-    let params = def.parse(&attrs)?;
+    let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
+    let params = attach(def, def.parse(&attrs)?, &graphs)?;
     let expected = def.num_inputs(&params).unwrap_or(inputs.len());
     let call = OpCall { name: op, def, params };
     legacy_json::add_missing_states(name, &call, &attrs, expected, &mut inputs, version);
     if inputs.len() != expected {
         return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, attrs: RwLock::new(attrs) }))
+    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Symbolic graphs: building, naming, listing, attributes.
 
 mod compose;
+mod cut;
 mod json;
 mod legacy_json;
 mod node;
@@ -40,6 +41,11 @@ impl Symbol {
     /// The symbol of a variable that is in a graph.
     pub fn of_variable(node: Arc<Node>) -> Symbol {
         Symbol { outputs: vec![NodeEntry { node, index: 0 }] }
+    }
+
+    /// The symbol of one output of a node.
+    pub(crate) fn of_entry(entry: NodeEntry) -> Symbol {
+        Symbol { outputs: vec![entry] }
     }
 
     /// Several symbols as one, with all their outputs in order.
@@ -110,7 +116,7 @@ impl Symbol {
         let mut aux: HashSet<*const Node> = HashSet::new();
         for node in &nodes {
             if let Some(op) = &node.op {
-                for i in op.def.mutates {
+                for i in op.mutated() {
                     if let Some(input) = node.inputs.get(*i) {
                         aux.insert(Arc::as_ptr(&input.node));
                     }
@@ -146,8 +152,13 @@ impl Symbol {
     /// An attribute of the symbol's node; `ctx_group` and the like are found with and without underscores.
     pub fn attr(&self, key: &str) -> Option<String> {
         let node = self.single_node().ok()?;
-        if key == "name" {
-            return Some(node.name.clone());
+        match key {
+            "name" => return Some(node.name.clone()),
+            // Which outputs of the node these are: front ends name the variables of loops after it.
+            "_value_index" => {
+                return Some(self.outputs.iter().map(|e| e.index.to_string()).collect::<Vec<_>>().join(", "));
+            }
+            _ => {}
         }
         let attrs = node.attrs.read();
         attrs.get(key).or_else(|| attrs.get(&format!("__{key}__"))).cloned()

@@ -8,6 +8,8 @@ use ferromx_core::op::OpDef;
 use ferromx_core::params::{Attrs, Params};
 use parking_lot::RwLock;
 
+use super::Symbol;
+
 /// An operator with its parameters.
 #[derive(Clone)]
 pub struct OpCall {
@@ -20,6 +22,11 @@ pub struct OpCall {
 }
 
 impl OpCall {
+    /// Positions of the inputs that the operator changes.
+    pub fn mutated(&self) -> &[usize] {
+        self.def.mutated(&self.params)
+    }
+
     /// Adds operator, node and the argument's name to an error of inference or of a kernel; the call has `inputs` inputs.
     pub fn locate(&self, error: Error, node: &str, inputs: usize) -> Error {
         error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.name, node)
@@ -34,6 +41,8 @@ pub struct Node {
     pub op: Option<OpCall>,
     /// Inputs, auxiliary states last.
     pub inputs: Vec<NodeEntry>,
+    /// The graphs that are arguments of the operator, such as the body of a loop.
+    pub graphs: Vec<Symbol>,
     /// Attributes as text: the operator's parameters, and what users attach (`__shape__`, `ctx_group`, ...).
     pub attrs: RwLock<Attrs>,
 }
@@ -50,7 +59,13 @@ pub struct NodeEntry {
 impl Node {
     /// A variable.
     pub fn variable(name: &str, attrs: Attrs) -> Arc<Node> {
-        Arc::new(Node { name: name.into(), op: None, inputs: Vec::new(), attrs: RwLock::new(attrs) })
+        Arc::new(Node {
+            name: name.into(),
+            op: None,
+            inputs: Vec::new(),
+            graphs: Vec::new(),
+            attrs: RwLock::new(attrs),
+        })
     }
 
     /// Whether the node is a variable.

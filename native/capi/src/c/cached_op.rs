@@ -1,0 +1,141 @@
+//! Graphs that are called like operators.
+
+use std::ffi::{CString, c_char, c_int};
+use std::sync::Arc;
+
+use ferromx_core::error::Result;
+use ferromx_core::ndarray::NDArray;
+use ferromx_runtime::imperative::{CachedOp, Tensor};
+
+use super::args::{count, get, id, pairs, put, raw, tensors};
+use super::guard;
+use super::ret::{invoked, put_handle};
+use super::types::{CachedOpHandle, CachedOpMonitorCallback, NDArrayHandle, SymbolHandle};
+use crate::handle::{self, Object, cached_op, insert, insert_tensor, symbol};
+
+fn create(
+    handle: SymbolHandle,
+    (keys, values, n): (*mut *const c_char, *mut *const c_char, c_int),
+    out: *mut CachedOpHandle,
+) -> Result<()> {
+    let flags: Vec<(String, String)> = pairs(keys, values, count(n, "num_flags")?)?
+        .into_iter()
+        .map(|(k, v)| (k.into_owned(), v.into_owned()))
+        .collect();
+    let graph = symbol(id(handle))?;
+    put_handle(out, || Ok(insert(Object::CachedOp(Arc::new(CachedOp::new(&graph, &flags)?)))))
+}
+
+/// Calls a graph; returns the storage types of its outputs.
+fn invoke(
+    handle: CachedOpHandle,
+    (inputs, num_inputs): (*mut NDArrayHandle, c_int),
+    (outputs, num_outputs): (*mut *mut NDArrayHandle, *mut c_int),
+) -> Result<*const c_int> {
+    let op = cached_op(id(handle))?;
+    let inputs = tensors(inputs, count(num_inputs, "num_inputs")?, "inputs")?;
+    let given = get(outputs, "outputs")?;
+    if given.is_null() {
+        put(num_outputs, 0, "num_outputs")?;
+        let results = op.call(&inputs, &[])?;
+        put(num_outputs, results.len() as c_int, "num_outputs")?;
+        let (handles, storage_types) = invoked(results.into_iter().map(insert_tensor));
+        put(outputs, handles, "outputs")?;
+        return Ok(storage_types);
+    }
+    let n = count(get(num_outputs, "num_outputs")?, "num_outputs")?;
+    op.call(&inputs, &tensors(given, n, "outputs")?)?;
+    Ok(invoked(std::iter::repeat_n(0, n)).1)
+}
+
+/// Makes an operator of a graph; its inputs are the graph's variables.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXCreateCachedOp(handle: SymbolHandle, out: *mut CachedOpHandle) -> c_int {
+    guard(|| create(handle, (std::ptr::null_mut(), std::ptr::null_mut(), 0), out))
+}
+
+/// As `MXCreateCachedOp`, with flags (`static_alloc`, `static_shape`, `inline_limit` and the like), which are checked.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXCreateCachedOpEx(
+    handle: SymbolHandle,
+    num_flags: c_int,
+    keys: *mut *const c_char,
+    vals: *mut *const c_char,
+    out: *mut CachedOpHandle,
+) -> c_int {
+    guard(|| create(handle, (keys, vals, num_flags), out))
+}
+
+/// As `MXCreateCachedOpEx`. Several threads may call the operator whatever `thread_safe` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXCreateCachedOpEX(
+    handle: SymbolHandle,
+    num_flags: c_int,
+    keys: *mut *const c_char,
+    vals: *mut *const c_char,
+    out: *mut CachedOpHandle,
+    thread_safe: bool,
+) -> c_int {
+    guard(|| {
+        let _ = thread_safe;
+        create(handle, (keys, vals, num_flags), out)
+    })
+}
+
+/// Frees a handle; null is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXFreeCachedOp(handle: CachedOpHandle) -> c_int {
+    guard(|| handle::free(id(handle), "CachedOp"))
+}
+
+/// Calls the graph. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are returned,
+/// and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXInvokeCachedOp(
+    handle: CachedOpHandle,
+    num_inputs: c_int,
+    inputs: *mut NDArrayHandle,
+    num_outputs: *mut c_int,
+    outputs: *mut *mut NDArrayHandle,
+) -> c_int {
+    guard(|| invoke(handle, (inputs, num_inputs), (outputs, num_outputs)).map(|_| ()))
+}
+
+/// As `MXInvokeCachedOp`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXInvokeCachedOpEx(
+    handle: CachedOpHandle,
+    num_inputs: c_int,
+    inputs: *mut NDArrayHandle,
+    num_outputs: *mut c_int,
+    outputs: *mut *mut NDArrayHandle,
+    out_stypes: *mut *const c_int,
+) -> c_int {
+    guard(|| {
+        let types = invoke(handle, (inputs, num_inputs), (outputs, num_outputs))?;
+        put(out_stypes, types, "out_stypes")
+    })
+}
+
+/// Installs a callback that sees a copy of every output of every operator that runs, and with `monitor_all` the inputs too; null removes
+/// it.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXCachedOpRegisterOpHook(
+    handle: CachedOpHandle,
+    callback: CachedOpMonitorCallback,
+    monitor_all: bool,
+) -> c_int {
+    guard(|| {
+        let hook = callback.map(|callback| {
+            let text = |s: &str| CString::new(s.replace('\0', "\\0")).unwrap_or_default();
+            Arc::new(move |name: &str, op: &str, array: NDArray| {
+                let (name, op) = (text(name), text(op));
+                let array = raw(insert_tensor(Tensor::new(array)));
+                // SAFETY: by the contract of the C API; the strings live through the call.
+                unsafe { callback(name.as_ptr(), op.as_ptr(), array) };
+            }) as ferromx_runtime::imperative::Hook
+        });
+        cached_op(id(handle))?.set_hook(hook, monitor_all);
+        Ok(())
+    })
+}

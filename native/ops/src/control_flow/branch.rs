@@ -1,0 +1,178 @@
+//! `_cond`: one of two graphs.
+
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::host::Subgraph;
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params, Tuple};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Req;
+use ferromx_core::{ensure, params};
+
+use super::frame::{Bound, deliver, finish, kept, pick, truth};
+use super::{attached, check_inputs, count, graph, infer_dtypes, infer_shapes, mutated, positions};
+
+params! {
+    /// Parameters of `_cond` as text.
+    pub struct CondText {
+        /// Number of inputs, the graphs included.
+        num_args: i32 = required, where 3..=i32::MAX;
+        /// Number of outputs of each branch.
+        num_outputs: i32 = required;
+        /// For each input of the condition the input of the operator.
+        cond_input_locs: Tuple<i64> = required;
+        /// For each input of the first branch the input of the operator.
+        then_input_locs: Tuple<i64> = required;
+        /// For each input of the second branch the input of the operator.
+        else_input_locs: Tuple<i64> = required;
+    }
+}
+
+/// Parameters of `_cond`.
+pub struct CondParam {
+    inputs: usize,
+    outputs: usize,
+    /// Of the condition, the first and the second branch.
+    locs: [Vec<usize>; 3],
+    graphs: Option<[Arc<dyn Subgraph>; 3]>,
+    mutated: Vec<usize>,
+}
+
+const GRAPHS: [&str; 3] = ["cond_input_locs", "then_input_locs", "else_input_locs"];
+
+impl OpParams for CondParam {
+    fn fields() -> Vec<FieldInfo> {
+        CondText::fields()
+    }
+
+    fn parse(attrs: &Attrs) -> Result<Self> {
+        let p = CondText::parse(attrs)?;
+        let texts = [&p.cond_input_locs, &p.then_input_locs, &p.else_input_locs];
+        let highest = texts.iter().flat_map(|locs| &locs.0).max().map_or(0, |i| *i + 1);
+        // Before the inputs are there, num_args does not count them.
+        let inputs = (p.num_args.max(3) as usize - 3).max(usize::try_from(highest).unwrap_or(0));
+        let mut locs = [const { Vec::new() }; 3];
+        for (i, text) in texts.iter().enumerate() {
+            locs[i] = positions(text, inputs, GRAPHS[i])?;
+        }
+        Ok(CondParam { inputs, outputs: count(p.num_outputs, "num_outputs")?, locs, graphs: None, mutated: vec![] })
+    }
+}
+
+impl CondParam {
+    fn graph(&self, i: usize) -> Result<&dyn Subgraph> {
+        attached(self.graphs.as_ref().map(|graphs| &graphs[i]))
+    }
+}
+
+fn with_graphs(params: &Params, graphs: Vec<Arc<dyn Subgraph>>) -> Result<Params> {
+    let p = params.get::<CondParam>();
+    let graphs: [Arc<dyn Subgraph>; 3] = graphs.try_into().map_err(|_| Error::value("three graphs were expected"))?;
+    for (i, graph) in graphs.iter().enumerate() {
+        check_inputs(&**graph, p.locs[i].len(), GRAPHS[i])?;
+        let outputs = if i == 0 { 1 } else { p.outputs };
+        ensure!(graph.outputs() == outputs, "graph {i} has {} outputs, but {outputs} were expected", graph.outputs());
+    }
+    let mutated = mutated(&[(&*graphs[0], &p.locs[0]), (&*graphs[1], &p.locs[1]), (&*graphs[2], &p.locs[2])]);
+    Ok(Params::new(CondParam { locs: p.locs.clone(), graphs: Some(graphs), mutated, ..*p }))
+}
+
+/// The branch.
+pub static COND: OpDef = OpDef::new("_cond")
+    .doc(
+        "Runs one of two graphs: then_branch if the condition, an array of one element, is not zero, else else_branch. Only that \
+         one runs, and gradients flow through it alone.",
+    )
+    .graphs(
+        &[
+            graph("cond", "The graph of the condition."),
+            graph("then_branch", "The graph to run if it holds."),
+            graph("else_branch", "The graph to run otherwise."),
+        ],
+        with_graphs,
+    )
+    .variadic("data", "The inputs of all graphs.", "num_args")
+    .params::<CondParam>()
+    .num_inputs_by(|p| p.get::<CondParam>().inputs)
+    .input_names_by(|p| (0..p.get::<CondParam>().inputs).map(|i| format!("data{i}")).collect())
+    .mutates_by(|p| &p.get::<CondParam>().mutated)
+    .outputs(|p| p.get::<CondParam>().outputs)
+    .shape(infer_shape)
+    .dtype(infer_dtype)
+    .host(forward)
+    .random()
+    .grad(Grad::Kernel(Backward::host(backward).inputs(Deps::All).outputs(Deps::All), None));
+
+fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<CondParam>();
+    infer_shapes(p.graph(0)?, &p.locs[0], io.ins, &mut [Shape::unknown()])?;
+    (1..3).try_for_each(|i| infer_shapes(p.graph(i)?, &p.locs[i], io.ins, io.outs))
+}
+
+fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let p = p.get::<CondParam>();
+    infer_dtypes(p.graph(0)?, &p.locs[0], io.ins, &mut [None])?;
+    (1..3).try_for_each(|i| infer_dtypes(p.graph(i)?, &p.locs[i], io.ins, io.outs))
+}
+
+/// Condition and branches, as far as they were needed, and the branch that the last call took.
+#[derive(Default)]
+struct Branches {
+    bound: [Option<Bound>; 3],
+    taken: usize,
+}
+
+impl Branches {
+    /// Runs one of the graphs, binding it first if it is not bound to these inputs.
+    fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], train: bool) -> Result<&Bound> {
+        let ins = pick(ins, &p.locs[i]);
+        let fitting = self.bound[i].take().filter(|b| b.fits(&ins, train));
+        let bound = match fitting {
+            Some(bound) => bound,
+            None => Bound::new(p.graph(i)?, ctx.context, ins, train, &[])?,
+        };
+        bound.forward(ctx.is_train)?;
+        Ok(self.bound[i].insert(bound))
+    }
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
+    let p = ctx.params::<CondParam>();
+    let kept = kept::<Branches>(ctx.cache);
+    let mut branches = kept.lock();
+    let condition = truth(&branches.run(ctx, p, 0, ins, false)?.outputs()[0])?;
+    branches.taken = if condition { 1 } else { 2 };
+    let taken = branches.taken;
+    let branch = branches.run(ctx, p, taken, ins, ctx.is_train)?;
+    branch.outputs().iter().zip(outs).zip(reqs).try_for_each(|((from, to), req)| deliver(from, to, *req))
+}
+
+/// Inputs: gradients of the outputs, the inputs, the outputs. Outputs: gradients of the inputs that are not changed.
+fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
+    let p = ctx.params::<CondParam>();
+    let (ograds, ins) = ins.split_at(p.outputs);
+    let ins = &ins[..p.inputs];
+    let kept = kept::<Branches>(ctx.cache);
+    let mut branches = kept.lock();
+    if branches.taken == 0 {
+        return Err(Error::value("the gradient of a branch was asked for before the branch was taken"));
+    }
+    let taken = branches.taken;
+    let inner = pick(ins, &p.locs[taken]);
+    if !branches.bound[taken].as_ref().is_some_and(|b| b.fits(&inner, true)) {
+        // The forward call did not know that a gradient would be asked for.
+        branches.run(ctx, p, taken, ins, true)?;
+    }
+    let Some(branch) = &branches.bound[taken] else { return Err(Error::Internal("a branch got lost".into())) };
+    branch.backward(ograds, ctx.is_train)?;
+    let differentiated = (0..p.inputs).filter(|i| !p.mutated.contains(i));
+    for (k, i) in differentiated.enumerate() {
+        let place = p.locs[taken].iter().position(|loc| *loc == i);
+        finish(place.and_then(|place| branch.grads[place].as_ref()), &igrads[k], reqs[k])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Graphs inside of operators, run by executors of their own.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::host::{BoundGraph, Subgraph};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Req;
+
+use crate::executor::{Bound, Executor};
+use crate::graph::{Action, Graph, entry};
+use crate::passes::infer::{self, Entries};
+use crate::symbol::Symbol;
+
+/// A symbol as the graph of an operator; its inputs are all its variables, in the order of [`Symbol::list_inputs`].
+pub struct Inner {
+    symbol: Symbol,
+    /// For each variable whether it is an auxiliary state.
+    variables: Vec<bool>,
+    states: Vec<usize>,
+}
+
+impl Inner {
+    /// The graph of a symbol.
+    pub fn new(symbol: &Symbol) -> Inner {
+        let variables: Vec<bool> = symbol.variables().into_iter().map(|(_, aux)| aux).collect();
+        let states = (0..variables.len()).filter(|i| variables[*i]).collect();
+        Inner { symbol: symbol.clone(), variables, states }
+    }
+
+    /// Infers values of inputs and outputs.
+    fn infer<T: Clone + Default>(
+        &self,
+        ins: &mut [T],
+        outs: &mut [T],
+        infer: impl FnOnce(&Graph, Entries<T>) -> Result<Entries<T>>,
+    ) -> Result<()> {
+        let (graph, ys) = Graph::from_symbol(&self.symbol);
+        let variables: Vec<_> = (0..graph.nodes.len())
+            .filter(|i| matches!(graph.nodes[*i].action, Action::Variable))
+            .map(|i| entry(i, 0))
+            .collect();
+        let mut known = Entries::new(&graph, T::default());
+        for (e, value) in ys.iter().zip(outs.iter()).chain(variables.iter().zip(ins.iter())) {
+            known[*e] = value.clone();
+        }
+        let known = infer(&graph, known)?;
+        variables.iter().zip(ins).for_each(|(e, value)| *value = known[*e].clone());
+        ys.iter().zip(outs).for_each(|(e, value)| *value = known[*e].clone());
+        Ok(())
+    }
+}
+
+impl Subgraph for Inner {
+    fn inputs(&self) -> usize {
+        self.variables.len()
+    }
+
+    fn outputs(&self) -> usize {
+        self.symbol.num_outputs()
+    }
+
+    fn states(&self) -> &[usize] {
+        &self.states
+    }
+
+    fn infer_shape(&self, ins: &mut [Shape], outs: &mut [Shape]) -> Result<()> {
+        self.infer(ins, outs, infer::shapes)
+    }
+
+    fn infer_dtype(&self, ins: &mut [Option<DType>], outs: &mut [Option<DType>]) -> Result<()> {
+        self.infer(ins, outs, infer::dtypes)
+    }
+
+    fn bind(&self, context: Context, ins: &[NDArray], grads: &[Option<(NDArray, Req)>]) -> Result<Box<dyn BoundGraph>> {
+        let mut bound = Bound { args: vec![], grads: vec![], reqs: vec![], aux: vec![] };
+        for ((array, grad), is_aux) in ins.iter().zip(grads).zip(&self.variables) {
+            if *is_aux {
+                bound.aux.push(array.clone());
+                continue;
+            }
+            bound.args.push(array.clone());
+            bound.grads.push(grad.as_ref().map(|(array, _)| array.clone()));
+            bound.reqs.push(grad.as_ref().map_or(Req::Null, |(_, req)| *req));
+        }
+        Ok(Box::new(Planned(Executor::bind(&self.symbol, context, bound, None)?)))
+    }
+}
+
+struct Planned(Executor);
+
+impl BoundGraph for Planned {
+    fn outputs(&self) -> &[NDArray] {
+        self.0.outputs()
+    }
+
+    fn forward(&self, is_train: bool) -> Result<()> {
+        self.0.forward(is_train)
+    }
+
+    fn backward(&self, ograds: &[NDArray], is_train: bool) -> Result<()> {
+        self.0.backward(ograds, is_train)
+    }
+}

@@ -1,0 +1,184 @@
+//! Loops and branches: values and gradients through executors, in double precision, against finite differences.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::storage::Req;
+use ferromx_runtime::executor::{Bound, Executor};
+use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+
+fn var(name: &str) -> Symbol {
+    Symbol::variable(name, Attrs::new())
+}
+
+fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Symbol {
+    let attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    AtomicSymbol::new(op, attrs).unwrap().compose(name, inputs, None).unwrap()
+}
+
+fn array(values: &[f64], dims: &[i64]) -> NDArray {
+    NDArray::from_slice(values, dims).unwrap()
+}
+
+/// `while i < 3: (out = x * w, x = x * w + i, i = i + 1)`, with the inputs i, x, w.
+fn power() -> Symbol {
+    let (i, x, w) = (var("i"), var("x"), var("w"));
+    let cond = op("_lesser_scalar", "cond", &[i.clone()], &[("scalar", "3")]);
+    let product = op("elemwise_mul", "product", &[x, w], &[]);
+    let sum = op("broadcast_add", "sum", &[product.clone(), i.clone()], &[]);
+    let next = op("_plus_scalar", "next", &[i], &[("scalar", "1")]);
+    let body = Symbol::group(&[op("_copy", "out", &[product], &[]), next, sum]);
+    assert_eq!(body.list_inputs(), ["x", "w", "i"]);
+    let attrs = [
+        ("num_outputs", "3"),
+        ("num_out_data", "1"),
+        ("max_iterations", "5"),
+        ("cond_input_locs", "(0,)"),
+        ("func_input_locs", "(1, 2, 0)"),
+        ("func_var_locs", "(2, 0)"),
+    ];
+    op("_while_loop", "loop", &[cond, body, var("count"), var("start"), var("weight")], &attrs)
+}
+
+/// The sum of all outputs, each element with a weight of its own.
+fn loss(executor: &Executor) -> f64 {
+    let weigh = |k: usize, a: &NDArray| -> f64 {
+        a.to_vec_as::<f64>().unwrap().iter().enumerate().map(|(i, x)| x * head(k, i)).sum()
+    };
+    executor.outputs().iter().enumerate().map(|(k, a)| weigh(k, a)).sum()
+}
+
+fn head(output: usize, element: usize) -> f64 {
+    1.0 + output as f64 + 0.25 * element as f64
+}
+
+fn bind(symbol: &Symbol, args: &[NDArray], req: Req) -> Executor {
+    let grads = args.iter().map(|a| Some(NDArray::zeros(a.shape(), a.dtype(), a.context()).unwrap())).collect();
+    let bound = Bound { args: args.to_vec(), grads, reqs: vec![req; args.len()], aux: vec![] };
+    Executor::bind(symbol, Context::default(), bound, None).unwrap()
+}
+
+/// Compares gradients with finite differences; training and inference give the same outputs.
+fn check_gradients(symbol: &Symbol, args: &[NDArray], differentiable: &[usize]) {
+    let executor = bind(symbol, args, Req::Write);
+    let heads: Vec<NDArray> = executor
+        .outputs()
+        .iter()
+        .enumerate()
+        .map(|(k, a)| array(&(0..a.len()).map(|i| head(k, i)).collect::<Vec<_>>(), a.shape().dims()))
+        .collect();
+    executor.forward(false).unwrap();
+    let inferred = loss(&executor);
+    executor.forward(true).unwrap();
+    assert_eq!(loss(&executor), inferred);
+    // Twice, so that what the first pass left does not matter; and after a pass for inference.
+    for train in [true, true, false] {
+        executor.forward(train).unwrap();
+        executor.backward(&heads, true).unwrap();
+        for &k in differentiable {
+            let grad = executor.grads()[k].as_ref().unwrap().to_vec::<f64>().unwrap();
+            let values = args[k].to_vec::<f64>().unwrap();
+            for i in 0..values.len() {
+                let mut at = |d: f64| {
+                    let mut moved = values.clone();
+                    moved[i] += d;
+                    args[k].copy_from_slice(&moved).unwrap();
+                    executor.forward(false).unwrap();
+                    loss(&executor)
+                };
+                let want = (at(1e-6) - at(-1e-6)) / 2e-6;
+                args[k].copy_from_slice(&values).unwrap();
+                assert!((grad[i] - want).abs() < 1e-5 * want.abs().max(1.0), "input {k}[{i}]: {} and {want}", grad[i]);
+            }
+        }
+    }
+}
+
+#[test]
+fn while_loops_compute_and_differentiate() {
+    let args = [array(&[0.0], &[1]), array(&[1.0, 2.0], &[2]), array(&[0.5, -1.5], &[2])];
+    let executor = bind(&power(), &args, Req::Null);
+    executor.forward(false).unwrap();
+    let out = executor.outputs()[0].to_vec::<f64>().unwrap();
+    // x = 1, 0.5, 1.25; 2, -3, 5.5: products of three steps and two rows that no step filled.
+    assert_eq!(out, [0.5, -3.0, 0.25, 4.5, 0.625, -8.25, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(executor.outputs()[1].to_vec::<f64>().unwrap(), [3.0]);
+    assert_eq!(executor.outputs()[2].to_vec::<f64>().unwrap(), [2.625, -6.25]);
+    check_gradients(&power(), &args, &[1, 2]);
+}
+
+#[test]
+fn branches_differentiate_the_one_that_was_taken() {
+    let (a, b) = (var("a"), var("b"));
+    let pred = op("_copy", "pred", &[var("p")], &[]);
+    let product = op("elemwise_mul", "product", &[a.clone(), b.clone()], &[]);
+    let square = op("square", "square", &[b], &[]);
+    let attrs =
+        [("num_outputs", "1"), ("cond_input_locs", "(0,)"), ("then_input_locs", "(1, 2)"), ("else_input_locs", "(2,)")];
+    let symbol = op("_cond", "cond", &[pred, product, square, var("p"), var("x"), var("y")], &attrs);
+    let again = Symbol::from_json(&symbol.to_json()).unwrap();
+    assert_eq!(again.to_json(), symbol.to_json());
+    for p in [1.0, 0.0] {
+        let args = [array(&[p], &[1]), array(&[1.0, -2.0], &[2]), array(&[3.0, 0.5], &[2])];
+        check_gradients(&again, &args, &[1, 2]);
+    }
+}
+
+#[test]
+fn nested_loops_over_rows_differentiate() {
+    let cell = op("broadcast_mul", "cell", &[var("c"), var("w")], &[]);
+    let sum = op("broadcast_add", "sum", &[cell, var("s")], &[]);
+    let inner = Symbol::group(&[op("tanh", "out", &[sum.clone()], &[]), op("_copy", "state", &[sum], &[])]);
+    assert_eq!(inner.list_inputs(), ["c", "w", "s"]);
+    let attrs = [
+        ("num_outputs", "2"),
+        ("num_out_data", "1"),
+        ("in_data_locs", "(0,)"),
+        ("in_state_locs", "(2,)"),
+        ("remain_locs", "(1,)"),
+    ];
+    let loop_over = |graph: &Symbol, name: &str, data: &str, state: &str, weight: &str| {
+        op("_foreach", name, &[graph.clone(), var(data), var(state), var(weight)], &attrs)
+    };
+    let middle = loop_over(&inner, "inner", "c", "s", "w");
+    assert_eq!(middle.list_inputs(), ["c", "s", "w"]);
+    let attrs = [&attrs[..3], &[("in_state_locs", "(1,)"), ("remain_locs", "(2,)")]].concat();
+    let outer = op("_foreach", "outer", &[middle, var("data"), var("begin"), var("weight")], &attrs);
+    let values: Vec<f64> = (0..12).map(|i| 0.1 * f64::from(i) - 0.5).collect();
+    let args = [array(&values, &[2, 3, 2]), array(&[0.25, -0.5], &[2]), array(&[0.5, 1.5], &[2])];
+    check_gradients(&outer, &args, &[0, 1, 2]);
+    // Gradients that are added to what is there.
+    let executor = bind(&outer, &args, Req::Add);
+    let heads: Vec<NDArray> =
+        executor.outputs().iter().map(|a| NDArray::zeros(a.shape(), DType::F64, a.context()).unwrap()).collect();
+    heads[1].copy_from_slice(&[1.0, 1.0]).unwrap();
+    for _ in 0..2 {
+        executor.forward(true).unwrap();
+        executor.backward(&heads, true).unwrap();
+    }
+    assert_eq!(executor.grads()[1].as_ref().unwrap().to_vec::<f64>().unwrap(), [2.0, 2.0]);
+}
+
+#[test]
+fn graphs_that_do_not_fit_are_refused() {
+    let attrs = |locs: &str| -> Attrs {
+        let pairs = [
+            ("num_outputs", "1"),
+            ("num_out_data", "1"),
+            ("in_data_locs", locs),
+            ("in_state_locs", "()"),
+            ("remain_locs", "()"),
+        ];
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    };
+    let body = op("relu", "body", &[var("x")], &[]);
+    let error = |locs: &str, inputs: &[Symbol]| {
+        let made = AtomicSymbol::new("_foreach", attrs(locs)).and_then(|a| a.compose("loop", inputs, None));
+        made.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(error("(0,)", &[body.clone(), var("data")]), "");
+    assert!(error("(0, 1)", &[body.clone(), var("data"), var("more")]).contains("the graph has 1 inputs"));
+    assert!(error("(3,)", &[body, var("data")]).contains("position 3"));
+    assert!(error("(0,)", &[]).contains("0 graphs were given"));
+}
