@@ -38,10 +38,13 @@ def work(family, start, pipe):
     """Child process: run the family's cases from number `start` on and send each record."""
     sys.stderr = os.fdopen(os.dup(2), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # MXNet announces every executor on the C++ side
+    module = importlib.import_module("families." + family)
+    if getattr(module, "ONEDNN", False):
+        os.environ["MXNET_MKLDNN_ENABLED"] = "1"
     from worker import Oracle
 
     oracle = Oracle()
-    cases = importlib.import_module("families." + family).cases()
+    cases = module.cases()
     for case in list(cases)[start:]:
         pipe.send(oracle.run(case))
     pipe.close()

@@ -8,6 +8,7 @@ mod batched;
 mod driver;
 mod epilogue;
 mod few_rows;
+mod int8;
 mod packed;
 mod reduced;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use crate::par::{MatMut, MatRef};
 pub use crate::simd::microkernel::Element;
 pub use batched::gemm_batched;
 pub use epilogue::{Activation, Bias, Epilogue};
+pub use int8::{Byte, gemm_int8};
 pub use packed::{PackedA, PackedB};
 pub use reduced::{Reduced, gemm_reduced};
 

@@ -1,6 +1,7 @@
 //! Operators that MXNet keeps under `contrib`.
 
 mod attention;
+mod boolean_mask;
 mod deformable;
 mod detection;
 mod elementwise;
@@ -13,5 +14,7 @@ pub static ATTENTION: &[&OpDef] = attention::OPS;
 pub static DEFORMABLE: &[&OpDef] = deformable::OPS;
 /// Object detection.
 pub static DETECTION: &[&OpDef] = detection::OPS;
+/// Masks.
+pub static MASK: &[&OpDef] = &[&boolean_mask::BOOLEAN_MASK];
 /// Element by element.
 pub static ELEMENTWISE: &[&OpDef] = elementwise::OPS;

@@ -7,7 +7,7 @@ mod one_hot;
 mod pick;
 mod places;
 mod ravel;
-mod take;
+pub(crate) mod take;
 
 pub(crate) use take::{EmbeddingParam, TakeMode, TakeParam};
 
@@ -25,6 +25,7 @@ use crate::rules::no_gradient;
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[
     &take::EMBEDDING,
+    &take::SPARSE_EMBEDDING,
     &take::TAKE,
     &pick::PICK,
     &pick::BATCH_TAKE,
@@ -57,7 +58,7 @@ fn bad_index(e: BadIndex) -> Error {
 }
 
 /// The row numbers that an index array means on an axis of length `len`.
-fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
+pub(crate) fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds: Bounds) -> Result<Vec<usize>> {
     index_type!(ctx, indices.dtype(), |I| index::rows(indices.slice::<I>()?, len, bounds).map_err(bad_index))
 }
 

@@ -4,7 +4,7 @@ use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
-use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{NumDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, Req};
@@ -31,34 +31,40 @@ params! {
     }
 }
 
-pub static EMBEDDING: OpDef = OpDef::new("Embedding")
-    .aliases(&["_npx_embedding", "_sparse_Embedding"])
-    .doc(
-        "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. An index outside the table means its nearest \
-         row. Rows that occur several times sum up their gradients.",
-    )
-    .inputs(&[
-        arg("data", "The indices, of any shape."),
-        arg("weight", "The table, of shape (input_dim, output_dim)."),
-    ])
-    .params::<EmbeddingParam>()
-    .shape(embedding_shape)
-    .dtype(embedding_dtype)
-    .forward(|ctx, ins, outs| {
-        let dims = ins[1].shape().to_usize();
-        let rows = row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
-        by_size!(ins[1].dtype(), |T| {
-            index::gather(source::<T>(&ins[1])?, (1, dims[0], dims[1]), &rows, target::<T>(&mut outs[0])?);
-        });
-        Ok(())
-    })
-    .grad(Grad::Kernel(
-        Backward::new(embedding_backward)
-            .inputs(Deps::Some(&[0]))
-            .accumulates()
-            .sparse(sparse::embedding_rule, sparse::embedding_backward),
-        None,
-    ));
+const LOOKUP: &[ArgDef] =
+    &[arg("data", "The indices, of any shape."), arg("weight", "The table, of shape (input_dim, output_dim).")];
+
+/// The definition of a look-up.
+const fn embedding(name: &'static str) -> OpDef {
+    OpDef::new(name)
+        .doc(
+            "Looks up rows of a table: out[i, j, ..., :] = weight[data[i, j, ...], :]. An index outside the table means its nearest \
+             row. Rows that occur several times sum up their gradients.",
+        )
+        .inputs(LOOKUP)
+        .params::<EmbeddingParam>()
+        .shape(embedding_shape)
+        .dtype(embedding_dtype)
+        .forward(|ctx, ins, outs| {
+            let dims = ins[1].shape().to_usize();
+            let rows = row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
+            by_size!(ins[1].dtype(), |T| {
+                index::gather(source::<T>(&ins[1])?, (1, dims[0], dims[1]), &rows, target::<T>(&mut outs[0])?);
+            });
+            Ok(())
+        })
+        .grad(Grad::Kernel(
+            Backward::new(embedding_backward)
+                .inputs(Deps::Some(&[0]))
+                .accumulates()
+                .sparse(sparse::embedding_rule, sparse::embedding_backward),
+            None,
+        ))
+}
+
+pub static EMBEDDING: OpDef = embedding("Embedding").aliases(&["_npx_embedding", "_sparse_Embedding"]);
+
+pub static SPARSE_EMBEDDING: OpDef = embedding("_contrib_SparseEmbedding");
 
 fn embedding_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<EmbeddingParam>();

@@ -110,7 +110,7 @@ impl ConvolutionParam {
     }
 
     /// The shape of a convolution that is to be computed.
-    fn computed(&self, data: &Shape) -> Result<ConvShape> {
+    pub(crate) fn computed(&self, data: &Shape) -> Result<ConvShape> {
         if self.channels_last() {
             return Err(Error::Unsupported(
                 "convolutions with channels last are not computed: transpose the input and use NCHW or NCDHW".into(),

@@ -82,7 +82,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// Rows and features of the data.
-fn matrix(p: &FullyConnectedParam, data: &Shape) -> (usize, usize) {
+pub(crate) fn matrix(p: &FullyConnectedParam, data: &Shape) -> (usize, usize) {
     let split = if p.flatten { 1 } else { data.dims().len() - 1 };
     (data.product(..split) as usize, data.product(split..) as usize)
 }

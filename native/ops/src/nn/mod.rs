@@ -1,20 +1,20 @@
 //! Layers of neural networks.
 
-mod activation;
-mod batch_norm;
+pub(crate) mod activation;
+pub(crate) mod batch_norm;
 mod batch_norm_variants;
 mod columns;
-mod convolution;
+pub(crate) mod convolution;
 mod ctc_loss;
 mod deconvolution;
 mod dropout;
-mod fully_connected;
+pub(crate) mod fully_connected;
 mod fused;
 mod hawkes;
 mod leaky_relu;
 mod legacy;
 mod local_norm;
-mod pooling;
+pub(crate) mod pooling;
 mod regression;
 mod rnn;
 mod row_norm;

@@ -97,7 +97,7 @@ impl PoolingParam {
         Ok(n)
     }
 
-    pub(super) fn kind(&self) -> Result<PoolKind> {
+    pub(crate) fn kind(&self) -> Result<PoolKind> {
         Ok(match self.pool_type {
             PoolType::Max => PoolKind::Max,
             PoolType::Avg => PoolKind::Average { count_include_pad: self.count_include_pad.unwrap_or(true) },
@@ -120,7 +120,7 @@ impl PoolingParam {
         }
     }
 
-    pub(super) fn shape(&self, data: &Shape) -> Result<PoolShape> {
+    pub(crate) fn shape(&self, data: &Shape) -> Result<PoolShape> {
         let dims = data.dims();
         let n = self.spatial(dims.len())?;
         let (batch, rest) = (dims[0].max(0) as usize, &dims[1..]);

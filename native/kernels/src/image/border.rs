@@ -1,0 +1,71 @@
+//! Borders around pictures.
+
+use crate::par;
+
+/// What a border is filled with. The letters show a row `abcdef` with its border.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Border {
+    /// One colour.
+    Constant,
+    /// `aaa|abcdef|fff`.
+    Replicate,
+    /// `cba|abcdef|fed`.
+    Reflect,
+    /// `def|abcdef|abc`.
+    Wrap,
+    /// `dcb|abcdef|edc`.
+    Mirror,
+}
+
+impl Border {
+    /// The place of the pixel `x` of an axis of `len` pixels; none where the colour is.
+    fn place(self, x: isize, len: usize) -> Option<usize> {
+        let n = len as isize;
+        if (0..n).contains(&x) {
+            return Some(x as usize);
+        }
+        let turned = |period: isize, edge: isize| {
+            let at = x.rem_euclid(period);
+            if at < n { at } else { period - edge - at }
+        };
+        Some(match self {
+            _ if n == 0 => return None,
+            Border::Constant => return None,
+            Border::Replicate => x.clamp(0, n - 1),
+            Border::Wrap => x.rem_euclid(n),
+            Border::Reflect => turned(2 * n, 1),
+            Border::Mirror if n == 1 => 0,
+            Border::Mirror => turned(2 * n - 2, 0),
+        } as usize)
+    }
+}
+
+/// Puts a picture of (height, width, channels) elements into a larger one, `top` rows and `left` columns from its corner.
+/// `color` has one element for each channel.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn add_border<T: Copy + Send + Sync>(
+    src: &[T],
+    (height, width): (usize, usize),
+    (top, left): (usize, usize),
+    out_width: usize,
+    border: Border,
+    color: &[T],
+    dst: &mut [T],
+) {
+    let n = color.len();
+    assert_eq!(src.len(), height * width * n, "the source is no picture of this shape");
+    let columns: Vec<Option<usize>> =
+        (0..out_width).map(|i| border.place(i as isize - left as isize, width).map(|at| at * n)).collect();
+    par::parallel_rows(dst, out_width * n, (super::GRAIN / (out_width * n).max(1)).max(1), |row, dst| {
+        let row = border.place(row as isize - top as isize, height);
+        for (dst, column) in dst.chunks_exact_mut(n).zip(&columns) {
+            let pixel = match (row, column) {
+                (Some(row), Some(at)) => &src[row * width * n + at..][..n],
+                _ => color,
+            };
+            dst.copy_from_slice(pixel);
+        }
+    });
+}

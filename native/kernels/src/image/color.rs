@@ -1,0 +1,158 @@
+//! Colours of pictures: brightness, contrast, saturation, hue, lighting, and the conversion to network inputs.
+
+use crate::par;
+use ferromx_core::dtype::{DType, Element};
+
+use super::GRAIN;
+
+/// The weights of red, green and blue in brightness (ITU-R BT.601).
+const GRAY: [f32; 3] = [0.299, 0.587, 0.114];
+
+/// A number as an element; integers cut off the fraction and take the nearest number of their range.
+#[inline(always)]
+pub fn saturate<T: Element>(x: f32) -> T {
+    match T::DTYPE {
+        DType::U8 => T::from_f32(x.clamp(0.0, 255.0)),
+        DType::I8 => T::from_f32(x.clamp(-128.0, 127.0)),
+        _ => T::from_f32(x),
+    }
+}
+
+/// A change of all pixels of a picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// Multiplies by a factor.
+    Brightness(f32),
+    /// Multiplies the difference from the mean gray by a factor.
+    Contrast(f32),
+    /// Multiplies the difference from the pixel's gray by a factor.
+    Saturation(f32),
+    /// Turns the hue by this part of the colour circle.
+    Hue(f32),
+    /// Adds a colour.
+    Shift([f32; 3]),
+}
+
+#[inline(always)]
+fn gray(pixel: [f32; 3]) -> f32 {
+    GRAY[0] * pixel[0] + GRAY[1] * pixel[1] + GRAY[2] * pixel[2]
+}
+
+/// The mean brightness of a picture of one or three channels.
+pub fn gray_mean<T: Element>(picture: &[T], channels: usize) -> f32 {
+    if picture.is_empty() {
+        return 0.0;
+    }
+    let pixel =
+        |p: &[T]| if channels == 3 { gray([p[0].to_f32(), p[1].to_f32(), p[2].to_f32()]) } else { p[0].to_f32() };
+    let sum: f64 = picture.chunks_exact(channels).map(|p| f64::from(pixel(p))).sum();
+    (sum / (picture.len() / channels) as f64) as f32
+}
+
+/// Applies a change. Pictures of one channel have no saturation, hue and colour to shift; they stay as they are.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, dst: &mut [T]) {
+    if let Some(src) = src {
+        dst.copy_from_slice(src);
+    }
+    match change {
+        Change::Brightness(factor) => scale(dst, factor, 0.0),
+        Change::Contrast(factor) => {
+            let mean = gray_mean(dst, channels);
+            scale(dst, factor, (1.0 - factor) * mean);
+        }
+        _ if channels != 3 => {}
+        Change::Saturation(factor) => pixels(dst, |p| {
+            let rest = (1.0 - factor) * gray(p);
+            p.map(|x| factor * x + rest)
+        }),
+        Change::Hue(turn) => pixels(dst, |p| turn_hue(p, turn)),
+        Change::Shift(color) => pixels(dst, |p| [p[0] + color[0], p[1] + color[1], p[2] + color[2]]),
+    }
+}
+
+fn scale<T: Element>(picture: &mut [T], factor: f32, offset: f32) {
+    par::parallel_rows(picture, GRAIN, 1, |_, part| {
+        part.iter_mut().for_each(|x| *x = saturate(x.to_f32() * factor + offset));
+    });
+}
+
+fn pixels<T: Element>(picture: &mut [T], f: impl Fn([f32; 3]) -> [f32; 3] + Sync) {
+    par::parallel_rows(picture, GRAIN * 3, 1, |_, part| {
+        for pixel in part.chunks_exact_mut(3) {
+            let changed = f([pixel[0].to_f32(), pixel[1].to_f32(), pixel[2].to_f32()]);
+            pixel.iter_mut().zip(changed).for_each(|(x, v)| *x = saturate(v));
+        }
+    });
+}
+
+/// Turns the hue of a colour with components up to 255; lightness and saturation (HSL) stay.
+fn turn_hue(pixel: [f32; 3], turn: f32) -> [f32; 3] {
+    let [r, g, b] = pixel.map(|x| x / 255.0);
+    let (high, low) = (r.max(g).max(b), r.min(g).min(b));
+    let (range, lightness) = (high - low, (high + low) / 2.0);
+    if range <= f32::EPSILON {
+        return pixel;
+    }
+    let saturation = if lightness < 0.5 { range / (high + low) } else { range / (2.0 - high - low) };
+    // The place on a circle of twelve: red at 0, green at 4, blue at 8.
+    let hue = if high == r {
+        2.0 * (g - b) / range
+    } else if high == g {
+        2.0 * (b - r) / range + 4.0
+    } else {
+        2.0 * (r - g) / range + 8.0
+    };
+    let (hue, amplitude) = (hue + 12.0 * turn, saturation * lightness.min(1.0 - lightness));
+    [0.0f32, 8.0, 4.0].map(|offset| {
+        let k = (offset + hue).rem_euclid(12.0);
+        255.0 * (lightness - amplitude * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0))
+    })
+}
+
+/// The colour that is added for weights of the three principal components of the colours of photographs (Krizhevsky et al.,
+/// "ImageNet classification with deep convolutional neural networks", 2012).
+pub fn lighting(weights: [f32; 3]) -> [f32; 3] {
+    const VALUES: [f32; 3] = [55.46, 4.794, 1.148];
+    const VECTORS: [[f32; 3]; 3] = [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]];
+    VECTORS.map(|v| (0..3).map(|k| v[k] * VALUES[k] * weights[k]).sum())
+}
+
+/// Pictures (height, width, channels), one after the other, as (channels, height, width) with elements divided by 255.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn to_tensor<T: Element>(src: &[T], (plane, channels): (usize, usize), dst: &mut [f32]) {
+    assert_eq!(src.len(), dst.len(), "the result has another size");
+    par::parallel_rows(dst, plane, 1, |row, dst| {
+        let (picture, channel) = (row / channels, row % channels);
+        let src = &src[picture * plane * channels + channel..];
+        dst.iter_mut().zip(src.iter().step_by(channels)).for_each(|(d, s)| *d = s.to_f32() / 255.0);
+    });
+}
+
+/// Subtracts the mean of each channel from pictures (channels, height, width), one after the other, and divides by its
+/// deviation. Without a source, `dst` is changed where it is.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn normalize<T: Element>(src: Option<&[T]>, plane: usize, mean_std: &[(f32, f32)], dst: &mut [T]) {
+    if let Some(src) = src {
+        assert_eq!(src.len(), dst.len(), "the result has another size");
+    }
+    par::parallel_rows(dst, plane, 1, |row, dst| {
+        let (mean, std) = mean_std[row % mean_std.len()];
+        let value = |x: T| -> T {
+            match T::DTYPE {
+                DType::F64 => T::from_f64((x.to_f64() - f64::from(mean)) / f64::from(std)),
+                _ => T::from_f32((x.to_f32() - mean) / std),
+            }
+        };
+        match src {
+            Some(src) => dst.iter_mut().zip(&src[row * plane..]).for_each(|(d, s)| *d = value(*s)),
+            None => dst.iter_mut().for_each(|d| *d = value(*d)),
+        }
+    });
+}

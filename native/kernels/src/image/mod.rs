@@ -1,0 +1,14 @@
+//! Pictures of shape (height, width, channels): scaling, borders, colours.
+
+mod border;
+mod color;
+mod resize;
+#[cfg(test)]
+mod tests;
+
+pub use border::{Border, add_border};
+pub use color::{Change, adjust, gray_mean, lighting, normalize, saturate, to_tensor};
+pub use resize::{Interpolation, Pixel, resize};
+
+/// Elements of a parallel chunk.
+const GRAIN: usize = 1 << 14;

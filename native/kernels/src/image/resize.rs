@@ -1,0 +1,259 @@
+//! Scaling of pictures by separable filters.
+//!
+//! Filters and the rounding of bytes are OpenCV's: pixel centres lie at halves, and bytes are weighted in fixed point with
+//! 11 fractional bits, so that results equal those of programs that use it.
+
+use crate::float::Accum;
+use crate::par;
+use ferromx_core::dtype::{DType, Element};
+
+use super::GRAIN;
+
+/// How pixels between those of the source are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpolation {
+    /// The nearest pixel.
+    Nearest,
+    /// Linear between 2 x 2 pixels.
+    Linear,
+    /// Cubic convolution over 4 x 4 pixels (Keys 1981, with a = -0.75).
+    Cubic,
+    /// The average of the area that a pixel covers; linear where pixels become smaller.
+    Area,
+    /// Lanczos's window over 8 x 8 pixels.
+    Lanczos,
+}
+
+/// Elements of pictures that can be scaled: bytes and floating-point numbers.
+pub trait Pixel: Element {
+    /// The type to compute in.
+    type Sum: Accum;
+}
+
+impl Pixel for u8 {
+    type Sum = f32;
+}
+impl Pixel for f32 {
+    type Sum = f32;
+}
+impl Pixel for f64 {
+    type Sum = f64;
+}
+
+/// Bits of the fraction of a fixed-point weight.
+const BITS: u32 = 11;
+
+/// For each pixel of the result: the pixels of the source that make it up, and their weights.
+struct Filter {
+    /// Where the taps of each pixel start; one more entry than pixels.
+    starts: Vec<usize>,
+    taps: Vec<(usize, f32)>,
+}
+
+impl Filter {
+    fn new(len: usize, taps: impl Fn(usize, &mut Vec<(usize, f32)>)) -> Filter {
+        let mut filter = Filter { starts: vec![0], taps: Vec::new() };
+        for i in 0..len {
+            taps(i, &mut filter.taps);
+            filter.starts.push(filter.taps.len());
+        }
+        filter
+    }
+
+    fn at(&self, i: usize) -> &[(usize, f32)] {
+        &self.taps[self.starts[i]..self.starts[i + 1]]
+    }
+
+    /// Weights around the place of each pixel, `weights(fraction)` of the pixels from `first` on; pixels beyond the edge are
+    /// the outermost ones.
+    fn around<const N: usize>(from: usize, to: usize, first: isize, weights: impl Fn(f32) -> [f32; N]) -> Filter {
+        let scale = from as f64 / to as f64;
+        Filter::new(to, |i, taps| {
+            let x = ((i as f64 + 0.5) * scale - 0.5) as f32;
+            let low = x.floor();
+            let at = |k: usize| (low as isize + first + k as isize).clamp(0, from as isize - 1) as usize;
+            taps.extend(weights(x - low).into_iter().enumerate().map(|(k, w)| (at(k), w)));
+        })
+    }
+
+    fn cubic(x: f32) -> [f32; 4] {
+        const A: f32 = -0.75;
+        let far = |d: f32| ((A * d - 5.0 * A) * d + 8.0 * A) * d - 4.0 * A;
+        let near = |d: f32| ((A + 2.0) * d - (A + 3.0)) * d * d + 1.0;
+        let (a, b, c) = (far(x + 1.0), near(x), near(1.0 - x));
+        [a, b, c, 1.0 - a - b - c]
+    }
+
+    fn lanczos(x: f32) -> [f32; 8] {
+        if x < f32::EPSILON {
+            return std::array::from_fn(|k| if k == 3 { 1.0 } else { 0.0 });
+        }
+        let window = |d: f64| {
+            let t = std::f64::consts::PI * d;
+            t.sin() * (t / 4.0).sin() / (t * t / 4.0)
+        };
+        let raw: [f64; 8] = std::array::from_fn(|k| window(f64::from(x) + 3.0 - k as f64));
+        let sum: f64 = raw.iter().sum();
+        raw.map(|w| (w / sum) as f32)
+    }
+
+    /// The share of each source pixel in the area of a larger pixel.
+    fn area(from: usize, to: usize) -> Filter {
+        let scale = from as f64 / to as f64;
+        Filter::new(to, |i, taps| {
+            let (low, high) = (i as f64 * scale, (i as f64 + 1.0) * scale);
+            let size = scale.min(from as f64 - low);
+            for k in low.floor() as usize..(high.ceil() as usize).min(from) {
+                let part = (high.min(k as f64 + 1.0) - low.max(k as f64)) / size;
+                if part > 1e-3 / size {
+                    taps.push((k, part as f32));
+                }
+            }
+        })
+    }
+
+    /// Linear, but with the edges of pixels in their places.
+    fn enlarging_area(from: usize, to: usize) -> Filter {
+        let (scale, inverse) = (from as f64 / to as f64, to as f64 / from as f64);
+        Filter::new(to, |i, taps| {
+            let low = (i as f64 * scale).floor();
+            let x = ((i as f64 + 1.0) - (low + 1.0) * inverse) as f32;
+            let x = if x <= 0.0 { 0.0 } else { x - x.floor() };
+            let low = (low as usize).min(from - 1);
+            taps.extend([(low, 1.0 - x), ((low + 1).min(from - 1), x)]);
+        })
+    }
+}
+
+/// Scales a picture of (height, width, channels) elements to (`out_height`, `out_width`).
+///
+/// # Panics
+/// If a length does not fit, or one picture is empty and the other is not.
+pub fn resize<T: Pixel>(
+    src: &[T],
+    (height, width, channels): (usize, usize, usize),
+    (out_height, out_width): (usize, usize),
+    how: Interpolation,
+    dst: &mut [T],
+) {
+    assert_eq!(src.len(), height * width * channels, "the source is no picture of this shape");
+    assert_eq!(dst.len(), out_height * out_width * channels, "the result is no picture of this shape");
+    let halved = (height, width) == (2 * out_height, 2 * out_width);
+    let shrinking = out_height <= height && out_width <= width;
+    let bytes = T::DTYPE == DType::U8;
+    let shape = Shape { from: (height, width), to: (out_height, out_width), channels };
+    let both = |f: &dyn Fn(usize, usize) -> Filter| (f(height, out_height), f(width, out_width));
+    match how {
+        Interpolation::Nearest => nearest(src, &shape, dst),
+        Interpolation::Linear if bytes && halved => averages(src, &shape, &both(&Filter::area), dst, true),
+        Interpolation::Area if shrinking => averages(src, &shape, &both(&Filter::area), dst, halved),
+        Interpolation::Area => weighted(src, &shape, &both(&Filter::enlarging_area), dst),
+        Interpolation::Linear => {
+            weighted(src, &shape, &both(&|a, b| Filter::around(a, b, 0, |x| [1.0 - x, x])), dst);
+        }
+        Interpolation::Cubic => weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -1, Filter::cubic)), dst),
+        Interpolation::Lanczos => weighted(src, &shape, &both(&|a, b| Filter::around(a, b, -3, Filter::lanczos)), dst),
+    }
+}
+
+struct Shape {
+    from: (usize, usize),
+    to: (usize, usize),
+    channels: usize,
+}
+
+impl Shape {
+    /// Rows of a parallel chunk.
+    fn grain(&self) -> usize {
+        (GRAIN / (self.to.1 * self.channels).max(1)).max(1)
+    }
+}
+
+fn nearest<T: Element>(src: &[T], shape: &Shape, dst: &mut [T]) {
+    let place = |i: usize, from: usize, to: usize| {
+        ((i as f64 / (to as f64 / from as f64)).floor() as usize).min(from.saturating_sub(1))
+    };
+    let n = shape.channels;
+    let columns: Vec<usize> = (0..shape.to.1).map(|i| place(i, shape.from.1, shape.to.1) * n).collect();
+    par::parallel_rows(dst, shape.to.1 * n, shape.grain(), |row, dst| {
+        let src = &src[place(row, shape.from.0, shape.to.0) * shape.from.1 * n..];
+        dst.chunks_exact_mut(n).zip(&columns).for_each(|(dst, at)| dst.copy_from_slice(&src[*at..at + n]));
+    });
+}
+
+/// Filters the columns into a buffer of all source rows, then the rows. `horizontal` and `vertical` give the sum of the
+/// taps of an element; the first gets a row of the source, the taps, and the element's channel.
+fn separable<T: Element, S: Copy + Default + Send + Sync>(
+    src: &[T],
+    shape: &Shape,
+    (rows, columns): &(Filter, Filter),
+    dst: &mut [T],
+    horizontal: impl Fn(&[T], &[(usize, f32)], usize) -> S + Sync,
+    vertical: impl Fn(&[(&[S], f32)], usize) -> T + Sync,
+) {
+    let (n, width, out) = (shape.channels, shape.from.1 * shape.channels, shape.to.1 * shape.channels);
+    let mut middle = vec![S::default(); shape.from.0 * out];
+    par::parallel_rows(&mut middle, out, shape.grain(), |row, middle| {
+        let src = &src[row * width..][..width];
+        for (i, pixel) in middle.chunks_exact_mut(n).enumerate() {
+            let taps = columns.at(i);
+            for (c, sum) in pixel.iter_mut().enumerate() {
+                *sum = horizontal(src, taps, c);
+            }
+        }
+    });
+    par::parallel_rows(dst, out, shape.grain(), |row, dst| {
+        let taps: Vec<(&[S], f32)> =
+            rows.at(row).iter().map(|(at, weight)| (&middle[at * out..][..out], *weight)).collect();
+        dst.iter_mut().enumerate().for_each(|(i, dst)| *dst = vertical(&taps, i));
+    });
+}
+
+/// Weighted sums in floating point; bytes are rounded to the nearest, and halves up if `halves_up`, else to even.
+fn averages<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T], halves_up: bool) {
+    let (bytes, n) = (T::DTYPE == DType::U8, shape.channels);
+    separable(
+        src,
+        shape,
+        filters,
+        dst,
+        |src, taps, c| taps.iter().map(|(at, w)| T::Sum::of(src[at * n + c]) * T::Sum::of(*w)).sum::<T::Sum>(),
+        |taps, i| {
+            let sum: T::Sum = taps.iter().map(|(row, weight)| row[i] * T::Sum::of(*weight)).sum();
+            match (bytes, halves_up) {
+                (false, _) => sum.store(),
+                (true, true) => T::from_f64((sum.wide() + 0.5).floor().clamp(0.0, 255.0)),
+                (true, false) => T::from_f64(sum.wide().round_ties_even().clamp(0.0, 255.0)),
+            }
+        },
+    );
+}
+
+/// Weighted sums: of bytes in fixed point, of others in floating point.
+fn weighted<T: Pixel>(src: &[T], shape: &Shape, filters: &(Filter, Filter), dst: &mut [T]) {
+    if T::DTYPE != DType::U8 {
+        return averages(src, shape, filters, dst, false);
+    }
+    let n = shape.channels;
+    let fixed = |weight: f32| (weight * (1 << BITS) as f32).round_ties_even() as i32;
+    separable(
+        src,
+        shape,
+        filters,
+        dst,
+        |src, taps, c| taps.iter().map(|(at, w)| src[at * n + c].to_f32() as i32 * fixed(*w)).sum::<i32>(),
+        |taps, i| {
+            let value = match taps {
+                // Two taps are summed with less precision, as it is done in 16-bit vectors.
+                [(a, wa), (b, wb)] => {
+                    (((fixed(*wa) * (a[i] >> 4)) >> 16) + ((fixed(*wb) * (b[i] >> 4)) >> 16) + 2) >> 2
+                }
+                _ => {
+                    let sum: i64 = taps.iter().map(|(row, w)| i64::from(fixed(*w)) * i64::from(row[i])).sum();
+                    ((sum + (1 << (2 * BITS - 1))) >> (2 * BITS)) as i32
+                }
+            };
+            T::from_f32(value.clamp(0, 255) as f32)
+        },
+    );
+}

@@ -1,0 +1,54 @@
+use super::*;
+
+#[test]
+fn scaling_keeps_an_even_picture() {
+    let src = [77u8; 5 * 7 * 3];
+    for how in [
+        Interpolation::Nearest,
+        Interpolation::Linear,
+        Interpolation::Cubic,
+        Interpolation::Area,
+        Interpolation::Lanczos,
+    ] {
+        for to in [(3, 4), (11, 9), (5, 7), (1, 1), (9, 2)] {
+            let mut dst = vec![0u8; to.0 * to.1 * 3];
+            resize(&src, (5, 7, 3), to, how, &mut dst);
+            assert!(dst.iter().all(|x| x.abs_diff(77) <= 1), "{how:?} {to:?}: {dst:?}");
+        }
+    }
+}
+
+#[test]
+fn area_is_the_average() {
+    let src: Vec<f32> = (0..16).map(|x| x as f32).collect();
+    let mut dst = [0f32; 4];
+    resize(&src, (4, 4, 1), (2, 2), Interpolation::Area, &mut dst);
+    assert_eq!(dst, [2.5, 4.5, 10.5, 12.5]);
+}
+
+#[test]
+fn borders() {
+    let row = |border| {
+        let mut dst = [0u8; 12];
+        add_border(b"abcdef", (1, 6), (0, 3), 12, border, b".", &mut dst);
+        String::from_utf8(dst.to_vec()).unwrap()
+    };
+    assert_eq!(row(Border::Constant), "...abcdef...");
+    assert_eq!(row(Border::Replicate), "aaaabcdeffff");
+    assert_eq!(row(Border::Reflect), "cbaabcdeffed");
+    assert_eq!(row(Border::Wrap), "defabcdefabc");
+    assert_eq!(row(Border::Mirror), "dcbabcdefedc");
+}
+
+#[test]
+fn hue_turns_red_into_green() {
+    let mut picture = [255f32, 0.0, 0.0, 10.0, 10.0, 10.0];
+    adjust(None, 3, Change::Hue(1.0 / 3.0), &mut picture);
+    let want = [0.0, 255.0, 0.0, 10.0, 10.0, 10.0];
+    picture.iter().zip(want).for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{picture:?}"));
+}
+
+#[test]
+fn integers_saturate() {
+    assert_eq!((saturate::<u8>(-3.0), saturate::<u8>(300.0), saturate::<i8>(-200.0)), (0, 255, -128));
+}

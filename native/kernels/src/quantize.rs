@@ -1,0 +1,175 @@
+//! Numbers as 8-bit integers and back.
+//!
+//! Integers stand for multiples of a step: a range of +-r is divided into steps of r / 127 (signed) or r / 255 (unsigned);
+//! see [`Levels`].
+
+use crate::par;
+use ferromx_core::dtype::{DType, Element};
+
+/// Elements of a parallel chunk.
+const GRAIN: usize = 1 << 14;
+
+/// What the end of a range is divided by to get the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Levels {
+    /// 127 and 255: the end of the range is the largest integer.
+    Whole,
+    /// 127.5 and 255.5: the end of the range is half a step beyond the largest integer.
+    Half,
+}
+
+impl Levels {
+    /// The number of steps from zero to the end of the range.
+    pub fn of(self, dtype: DType) -> f32 {
+        let whole = match dtype {
+            DType::U8 => 255.0,
+            DType::I8 => 127.0,
+            _ => return i32::MAX as f32,
+        };
+        if self == Levels::Half { whole + 0.5 } else { whole }
+    }
+}
+
+/// The nearest integer of the type, halves to even; NaN is 0.
+#[inline(always)]
+pub fn nearest<Q: Element>(x: f32) -> Q {
+    let x = x.round_ties_even();
+    match Q::DTYPE {
+        DType::U8 => Q::from_f32(x.clamp(0.0, 255.0)),
+        DType::I8 => Q::from_f32(x.clamp(-128.0, 127.0)),
+        _ => Q::from_f32(x),
+    }
+}
+
+/// `out` = the integer nearest to `x * scale + shift`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn quantize<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
+    assert_eq!(x.len(), out.len(), "the result has another length");
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let x = &x[chunk * GRAIN..];
+        out.iter_mut().zip(x).for_each(|(q, x)| *q = nearest(x.to_f32() * scale + shift));
+    });
+}
+
+/// `out` = `q * scale`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn dequantize<Q: Element>(q: &[Q], scale: f32, out: &mut [f32]) {
+    assert_eq!(q.len(), out.len(), "the result has another length");
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let q = &q[chunk * GRAIN..];
+        out.iter_mut().zip(q).for_each(|(x, q)| *x = q.to_f32() * scale);
+    });
+}
+
+/// `out` = the integer nearest to `f(x, y)`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn combine<T: Element, U: Element, Q: Element>(
+    x: &[T],
+    y: &[U],
+    out: &mut [Q],
+    f: impl Fn(f32, f32) -> f32 + Sync,
+) {
+    assert!(x.len() == out.len() && y.len() == out.len(), "the operands have other lengths");
+    par::parallel_rows(out, GRAIN, 1, |chunk, out| {
+        let (x, y) = (&x[chunk * GRAIN..], &y[chunk * GRAIN..]);
+        out.iter_mut().zip(x).zip(y).for_each(|((q, x), y)| *q = nearest(f(x.to_f32(), y.to_f32())));
+    });
+}
+
+/// The smallest and the largest element; (0, 0) if there is none.
+pub fn extremes<T: Element>(x: &[T]) -> (f32, f32) {
+    let Some(first) = x.first() else { return (0.0, 0.0) };
+    x.iter().fold((first.to_f32(), first.to_f32()), |(low, high), x| (low.min(x.to_f32()), high.max(x.to_f32())))
+}
+
+/// The patches of a picture of (channels, height, width) elements as rows, one for each place of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Patches {
+    /// Channels.
+    pub channels: usize,
+    /// Height and width of the picture.
+    pub input: [usize; 2],
+    /// Height and width of a patch.
+    pub kernel: [usize; 2],
+    /// Distances of patches.
+    pub stride: [usize; 2],
+    /// Distances of the elements of a patch.
+    pub dilate: [usize; 2],
+    /// Zeros around the picture.
+    pub pad: [usize; 2],
+    /// Patches down and across.
+    pub output: [usize; 2],
+}
+
+impl Patches {
+    /// Elements of a patch.
+    pub fn row(&self) -> usize {
+        self.channels * self.kernel[0] * self.kernel[1]
+    }
+
+    /// Writes all patches.
+    ///
+    /// # Panics
+    /// If a length does not fit.
+    pub fn write<T: Element>(&self, picture: &[T], rows: &mut [T]) {
+        let [height, width] = self.input;
+        assert_eq!(picture.len(), self.channels * height * width, "no picture of this shape");
+        assert_eq!(rows.len(), self.row() * self.output[0] * self.output[1], "no room for the patches");
+        let place = |out: usize, tap: usize, axis: usize| {
+            (out * self.stride[axis] + tap * self.dilate[axis])
+                .checked_sub(self.pad[axis])
+                .filter(|x| *x < self.input[axis])
+        };
+        par::parallel_rows(rows, self.row(), 64, |i, row| {
+            let (y, x) = (i / self.output[1], i % self.output[1]);
+            let mut places = row.iter_mut();
+            for channel in picture.chunks_exact(height * width) {
+                for a in 0..self.kernel[0] {
+                    for (b, to) in (0..self.kernel[1]).zip(&mut places) {
+                        *to = match (place(y, a, 0), place(x, b, 1)) {
+                            (Some(y), Some(x)) => channel[y * width + x],
+                            _ => T::default(),
+                        };
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_nearest_and_saturate() {
+        let mut q = [0i8; 4];
+        quantize(&[0.5f32, 1.5, -300.0, f32::NAN], 1.0, 0.0, &mut q);
+        assert_eq!(q, [0, 2, -128, 0]);
+        let mut q = [0u8; 2];
+        quantize(&[-3.0f32, 1e9], 1.0, 0.0, &mut q);
+        assert_eq!(q, [0, 255]);
+    }
+
+    #[test]
+    fn patches_are_padded() {
+        let p = Patches {
+            channels: 1,
+            input: [2, 2],
+            kernel: [2, 2],
+            stride: [1, 1],
+            dilate: [1, 1],
+            pad: [1, 0],
+            output: [3, 1],
+        };
+        let mut rows = [9u8; 12];
+        p.write(&[1, 2, 3, 4], &mut rows);
+        assert_eq!(rows, [0, 0, 1, 2, 1, 2, 3, 4, 3, 4, 0, 0]);
+    }
+}

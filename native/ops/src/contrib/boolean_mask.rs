@@ -1,0 +1,123 @@
+//! `boolean_mask`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out, write_bytes};
+use ferromx_core::{dispatch, ensure, params};
+
+use crate::shape::moves::around;
+
+params! {
+    /// Parameters of `boolean_mask`.
+    pub struct BooleanMaskParam {
+        /// The axis that the mask belongs to; a negative one counts from the end.
+        axis: i32 = 0;
+    }
+}
+
+/// Rows where a mask is set.
+pub static BOOLEAN_MASK: OpDef = OpDef::new("_contrib_boolean_mask")
+    .aliases(&["_npi_boolean_mask"])
+    .doc(
+        "The rows of data, along an axis, whose number in the mask is not 0. It runs on arrays only, as the number of rows depends \
+         on the mask.\n\n\
+         Shapes: data (d0, ..., dk), index (n,) with n the length of the axis, output the same as data but for the axis. The \
+         gradient of a row goes to where it came from; the mask has none.",
+    )
+    .inputs(&[
+        arg("data", "The rows."),
+        arg("index", "The mask, a vector as long as the axis."),
+    ])
+    .params::<BooleanMaskParam>()
+    .dynamic(forward)
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::Some(&[1])), None));
+
+/// The axis, and the shape around it, in bytes for the inner part.
+fn layout(ctx: &OpCtx<'_>, data: &Shape, dtype: DType) -> Result<(usize, usize, usize, usize)> {
+    let dims = data.to_usize();
+    let axis = Shape::axis(ctx.params::<BooleanMaskParam>().axis.into(), dims.len())?;
+    let (outer, n, inner) = around(&dims, axis);
+    Ok((axis, outer, n, inner * dtype.size()))
+}
+
+/// The places where a mask of `n` numbers is set.
+fn places(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usize>> {
+    ensure!(mask.shape().dims().len() == 1, "the mask has shape {}, expected a vector", mask.shape());
+    ensure!(mask.len() == n, "the mask has {} numbers, but the axis has length {n}", mask.len());
+    dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let numbers = mask.to_vec::<T>()?;
+        let zero = T::default();
+        Ok((0..n).filter(|i| numbers[*i] != zero).collect())
+    }, other => Err(ctx.unsupported(other, &DType::ALL)))
+}
+
+fn forward(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
+    let data = &ins[0];
+    let (axis, outer, n, inner) = layout(ctx, data.shape(), data.dtype())?;
+    let places = places(ctx, &ins[1], n)?;
+    let mut shape = data.shape().clone();
+    if let Some(dims) = shape.dims_mut() {
+        dims[axis] = places.len() as i64;
+    }
+    let out = NDArray::zeros(&shape, data.dtype(), data.context())?;
+    let rows = ferromx_core::storage::read_bytes(data, <[u8]>::to_vec);
+    if inner > 0 {
+        write_bytes(&out, |out| {
+            let sources = (0..outer).flat_map(|o| places.iter().map(move |p| (o * n + p) * inner));
+            out.chunks_exact_mut(inner).zip(sources).for_each(|(out, at)| out.copy_from_slice(&rows[at..at + inner]));
+        });
+    }
+    Ok(vec![out])
+}
+
+/// Inputs: the gradient, the mask. Outputs: gradients of the data and of the mask.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    if outs[1].wanted() {
+        outs[1].bytes_mut()?.fill(0);
+    }
+    if !outs[0].wanted() {
+        return Ok(());
+    }
+    let (_, outer, n, inner) = layout(ctx, outs[0].shape(), outs[0].dtype())?;
+    let places: Vec<usize> = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let zero = T::default();
+        ins[1].slice::<T>()?.iter().enumerate().filter(|(_, x)| **x != zero).map(|(i, _)| i).collect()
+    }, other => return Err(ctx.unsupported(other, &DType::ALL)));
+    let (rows, dx) = (ins[0].bytes()?, outs[0].bytes_mut()?);
+    dx.fill(0);
+    if inner > 0 {
+        let targets = (0..outer).flat_map(|o| places.iter().map(move |p| (o * n + p) * inner));
+        rows.chunks_exact(inner).zip(targets).for_each(|(row, at)| dx[at..at + inner].copy_from_slice(row));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn rows_are_chosen_and_their_gradients_sent_back() {
+        let data = array(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], &[3, 2]);
+        let mask = array(&[1f32, 0.0, 2.0], &[3]);
+        let case = Case::new(&BOOLEAN_MASK, &[]);
+        let out = case.run1(&[data.clone(), mask.clone()]).unwrap();
+        assert_eq!((out.shape().dims(), out.to_vec::<f64>().unwrap()), (&[2, 2][..], vec![1.0, 2.0, 5.0, 6.0]));
+        let dy = array(&[10.0f64, 20.0, 30.0, 40.0], &[2, 2]);
+        let grads = case.backward(&[data.clone(), mask], &[dy]).unwrap();
+        assert_eq!(grads[0].to_vec::<f64>().unwrap(), [10.0, 20.0, 0.0, 0.0, 30.0, 40.0]);
+        let columns = Case::new(&BOOLEAN_MASK, &[("axis", "-1")]).run1(&[data, array(&[0i32, 7], &[2])]).unwrap();
+        assert_eq!(columns.to_vec::<f64>().unwrap(), [2.0, 4.0, 6.0]);
+    }
+
+    #[test]
+    fn masks_of_another_length_are_refused() {
+        let e = Case::new(&BOOLEAN_MASK, &[]).run1(&[array(&[1f32; 3], &[3]), array(&[1f32; 2], &[2])]).unwrap_err();
+        assert!(e.to_string().contains("the mask has 2 numbers"), "{e}");
+    }
+}

@@ -1,0 +1,248 @@
+//! `_cvimdecode`, `_cvimread`: pictures from JPEG, PNG and BMP data.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef};
+use ferromx_core::storage::read_slice;
+use ferromx_core::{ensure, params};
+use zune_core::bytestream::ZCursor;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
+
+/// Larger pictures are refused, so that a small file cannot ask for all memory.
+const MAX_PIXELS: usize = 1 << 27;
+
+params! {
+    /// Parameters of `_cvimdecode`.
+    pub struct DecodeParam {
+        /// 1 for a picture of three channels, 0 for a gray one.
+        flag: i32 = 1;
+        /// Whether the channels are red, green, blue; else they are blue, green, red.
+        to_rgb: bool = true;
+    }
+}
+
+/// A picture from memory.
+pub static CV_DECODE: OpDef = OpDef::new("_cvimdecode")
+    .aliases(&["_npi_cvimdecode"])
+    .doc(
+        "Decodes a JPEG, PNG or BMP picture. Alpha channels are dropped, samples of 16 bits cut to 8; an orientation in EXIF data \
+         is not applied. It runs on arrays only, as the size depends on the data.\n\n\
+         Shapes: buf (bytes,) of type uint8, output (height, width, 3) or, with flag=0, (height, width, 1). Not differentiable.",
+    )
+    .inputs(&[ArgDef { name: "buf", doc: "The encoded picture, of type uint8.", type_string: "NDArray" }])
+    .params::<DecodeParam>()
+    .dynamic(|ctx, ins| {
+        let p = ctx.params::<DecodeParam>();
+        if ins[0].dtype() != DType::U8 {
+            return Err(ctx.unsupported(ins[0].dtype(), &[DType::U8]));
+        }
+        let data = read_slice::<u8, _>(&ins[0], <[u8]>::to_vec)?;
+        output(ctx, &data, p.flag, p.to_rgb)
+    });
+
+params! {
+    /// Parameters of `_cvimread`.
+    pub struct ReadParam {
+        /// The file.
+        filename: String = required;
+        /// 1 for a picture of three channels, 0 for a gray one.
+        flag: i32 = 1;
+        /// Whether the channels are red, green, blue; else they are blue, green, red.
+        to_rgb: bool = true;
+    }
+}
+
+/// A picture from a file.
+pub static CV_READ: OpDef = OpDef::new("_cvimread")
+    .aliases(&["_npi_cvimread"])
+    .doc(
+        "Reads a JPEG, PNG or BMP file; see _cvimdecode. It runs on arrays only. Output: (height, width, 3) or, with flag=0, \
+         (height, width, 1), of type uint8. Not differentiable.",
+    )
+    .inputs(&[])
+    .params::<ReadParam>()
+    .dynamic(|ctx, _| {
+        let p = ctx.params::<ReadParam>();
+        let data = std::fs::read(&p.filename).map_err(|e| Error::io(&p.filename, &e))?;
+        output(ctx, &data, p.flag, p.to_rgb).map_err(|e| match e {
+            Error::Format(message) => Error::Format(format!("{}: {message}", p.filename)),
+            other => other,
+        })
+    });
+
+fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<NDArray>> {
+    ensure!(matches!(flag, 0 | 1), "flag {flag} is unknown: use 1 (color) or 0 (gray)");
+    let picture = decode(data, flag == 0)?;
+    let channels = if flag == 0 { 1 } else { 3 };
+    let pixels = picture.converted(channels, to_rgb);
+    let shape = [picture.height as i64, picture.width as i64, channels as i64];
+    Ok(vec![NDArray::from_slice(&pixels, &shape)?.to_context(ctx.context)?])
+}
+
+/// A decoded picture: one (gray), two (gray, alpha), three or four channels.
+struct Picture {
+    width: usize,
+    height: usize,
+    channels: usize,
+    samples: Vec<u8>,
+}
+
+impl Picture {
+    /// The samples in one or three channels.
+    fn converted(&self, channels: usize, to_rgb: bool) -> Vec<u8> {
+        let color = |p: &[u8]| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] };
+        let pixels = self.samples.chunks_exact(self.channels);
+        match channels {
+            1 => pixels.map(|p| if p.len() < 3 { p[0] } else { gray(color(p)) }).collect(),
+            _ if to_rgb => pixels.flat_map(color).collect(),
+            _ => pixels.flat_map(|p| color(p).into_iter().rev()).collect(),
+        }
+    }
+}
+
+/// The brightness of a colour (ITU-R BT.601), with weights of 14 bits.
+fn gray([r, g, b]: [u8; 3]) -> u8 {
+    ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + (1 << 13)) >> 14) as u8
+}
+
+/// Decodes a picture; a gray one is asked for where the format holds brightness apart.
+fn decode(data: &[u8], gray: bool) -> Result<Picture> {
+    match data {
+        [0xff, 0xd8, ..] => jpeg(data, gray),
+        [0x89, b'P', b'N', b'G', ..] => png(data),
+        [b'B', b'M', ..] => bmp(data),
+        [] => Err(Error::Format("there is no picture: the data is empty".into())),
+        _ => Err(Error::Format("the data is no JPEG, PNG or BMP picture".into())),
+    }
+}
+
+fn damaged(format: &str, e: impl std::fmt::Display) -> Error {
+    Error::Format(format!("the {format} picture is damaged: {e}"))
+}
+
+fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usize)> {
+    let (width, height) = size.ok_or_else(|| damaged(format, "it has no size"))?;
+    let pixels = width.checked_mul(height).unwrap_or(usize::MAX);
+    if pixels == 0 || pixels > MAX_PIXELS {
+        return Err(Error::Format(format!(
+            "a {format} picture of {width} x {height} pixels is refused: between 1 and {MAX_PIXELS} pixels are expected"
+        )));
+    }
+    Ok((width, height))
+}
+
+fn options() -> DecoderOptions {
+    DecoderOptions::new_safe().set_strict_mode(true).set_max_width(MAX_PIXELS).set_max_height(MAX_PIXELS)
+}
+
+fn jpeg(data: &[u8], gray: bool) -> Result<Picture> {
+    let mut decoder = zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(data), options());
+    decoder.decode_headers().map_err(|e| damaged("JPEG", e))?;
+    let (width, height) = check_size("JPEG", decoder.dimensions())?;
+    let input = decoder.input_colorspace();
+    let plain = input == Some(ColorSpace::Luma) || gray && input == Some(ColorSpace::YCbCr);
+    let (space, channels) = if plain { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
+    decoder.set_options(options().jpeg_set_out_colorspace(space));
+    let samples = decoder.decode().map_err(|e| damaged("JPEG", e))?;
+    complete("JPEG", Picture { width, height, channels, samples })
+}
+
+fn png(data: &[u8]) -> Result<Picture> {
+    let mut decoder = png::Decoder::new(std::io::Cursor::new(data));
+    decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::STRIP_16);
+    let mut reader = decoder.read_info().map_err(|e| damaged("PNG", e))?;
+    let info = reader.info();
+    let (width, height) = check_size("PNG", Some((info.width as usize, info.height as usize)))?;
+    let size = reader.output_buffer_size().ok_or_else(|| damaged("PNG", "its size is not known"))?;
+    let mut samples = vec![0; size];
+    let frame = reader.next_frame(&mut samples).map_err(|e| damaged("PNG", e))?;
+    samples.truncate(frame.buffer_size());
+    complete("PNG", Picture { width, height, channels: frame.color_type.samples(), samples })
+}
+
+fn bmp(data: &[u8]) -> Result<Picture> {
+    let mut decoder = zune_bmp::BmpDecoder::new_with_options(ZCursor::new(data), options());
+    decoder.decode_headers().map_err(|e| damaged("BMP", format!("{e:?}")))?;
+    let (width, height) = check_size("BMP", decoder.dimensions())?;
+    let channels = decoder.colorspace().map_or(0, |c| c.num_components());
+    let samples = decoder.decode().map_err(|e| damaged("BMP", format!("{e:?}")))?;
+    complete("BMP", Picture { width, height, channels, samples })
+}
+
+/// Checks that a decoder gave all samples.
+fn complete(format: &str, picture: Picture) -> Result<Picture> {
+    let expected = picture.width * picture.height * picture.channels;
+    if picture.channels == 0 || picture.samples.len() != expected {
+        return Err(damaged(format, format!("it has {} samples, expected {expected}", picture.samples.len())));
+    }
+    Ok(picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    /// Two rows of a red, a green and a blue pixel in BMP, whose rows come from the bottom up and end at multiples of 4.
+    fn picture() -> Vec<u8> {
+        let mut bytes = b"BM".to_vec();
+        let rows = [[0u8, 0, 255, 0, 255, 0, 255, 0, 0, 0, 0, 0], [0, 0, 255, 0, 255, 0, 10, 20, 30, 0, 0, 0]];
+        let size = 54 + 24u32;
+        bytes.extend(size.to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(54u32.to_le_bytes());
+        bytes.extend(40u32.to_le_bytes());
+        bytes.extend(3i32.to_le_bytes());
+        bytes.extend(2i32.to_le_bytes());
+        bytes.extend(1u16.to_le_bytes());
+        bytes.extend(24u16.to_le_bytes());
+        bytes.extend([0; 24]);
+        rows.iter().for_each(|r| bytes.extend(r));
+        bytes
+    }
+
+    fn decoded(data: &[u8], attrs: &[(&str, &str)]) -> Result<NDArray> {
+        Case::new(&CV_DECODE, attrs).run1(&[array(data, &[data.len() as i64])])
+    }
+
+    #[test]
+    fn bmp_in_color_and_gray() {
+        let y = decoded(&picture(), &[]).unwrap();
+        assert_eq!(y.shape().dims(), [2, 3, 3]);
+        let want = [255, 0, 0, 0, 255, 0, 30, 20, 10, 255, 0, 0, 0, 255, 0, 0, 0, 255];
+        assert_eq!(y.to_vec::<u8>().unwrap(), want);
+        let y = decoded(&picture(), &[("flag", "0")]).unwrap();
+        assert_eq!((y.shape().dims(), y.to_vec::<u8>().unwrap()), (&[2, 3, 1][..], vec![76, 150, 22, 76, 150, 29]));
+        let y = decoded(&picture(), &[("to_rgb", "False")]).unwrap();
+        assert_eq!(y.to_vec::<u8>().unwrap()[..3], [0, 0, 255]);
+    }
+
+    #[test]
+    fn png_round_trip() {
+        let mut data = Vec::new();
+        let mut encoder = png::Encoder::new(&mut data, 2, 1);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.write_header().unwrap().write_image_data(&[1, 2, 3, 0, 4, 5, 6, 255]).unwrap();
+        assert_eq!(decoded(&data, &[]).unwrap().to_vec::<u8>().unwrap(), [1, 2, 3, 4, 5, 6]);
+        let e = decoded(&data[..data.len() - 20], &[]).unwrap_err().to_string();
+        assert!(e.contains("the PNG picture is damaged"), "{e}");
+    }
+
+    #[test]
+    fn damaged_data_is_an_error() {
+        for data in [&b"nonsense"[..], &[0xff, 0xd8, 0xff, 0xe0, 0, 16], &picture()[..30], &picture()[..60]] {
+            let e = decoded(data, &[]).unwrap_err().to_string();
+            assert!(e.contains("damaged") || e.contains("no JPEG, PNG or BMP"), "{e}");
+        }
+        let mut huge = picture();
+        huge[18..26].copy_from_slice(&[255, 255, 255, 127, 255, 255, 255, 127]);
+        assert!(decoded(&huge, &[]).is_err());
+        let e = Case::new(&CV_READ, &[("filename", "/does/not/exist.png")]).run1(&[]).unwrap_err().to_string();
+        assert!(e.contains("exist.png"), "{e}");
+    }
+}

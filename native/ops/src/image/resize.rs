@@ -1,0 +1,213 @@
+//! `_image_resize`, `_cvimresize`, `_cvcopyMakeBorder`.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params::Tuple;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::image::{self, Border, Interpolation};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&IMAGE_RESIZE, &CV_RESIZE, &CV_COPY_MAKE_BORDER];
+
+const TYPES: &[DType] = &[DType::U8, DType::F32, DType::F64];
+
+/// A tensor argument that only arrays can be.
+const fn picture(name: &'static str, doc: &'static str) -> ArgDef {
+    ArgDef { name, doc, type_string: "NDArray" }
+}
+
+fn interpolation(code: i32) -> Result<Interpolation> {
+    Ok(match code {
+        0 => Interpolation::Nearest,
+        1 => Interpolation::Linear,
+        2 => Interpolation::Cubic,
+        3 => Interpolation::Area,
+        4 => Interpolation::Lanczos,
+        _ => {
+            return Err(Error::Value(format!(
+                "interp {code} is unknown: use 0 (nearest), 1 (bilinear), 2 (bicubic), 3 (area) or 4 (Lanczos)"
+            )));
+        }
+    })
+}
+
+/// Scales a picture, or all pictures of a batch.
+fn scale(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, how: Interpolation) -> Result<()> {
+    let (from, to) = (input.shape().to_usize(), out.shape().to_usize());
+    let n = from.len();
+    let shape = (from[n - 3], from[n - 2], from[n - 1]);
+    let (pixels, out_pixels) = (shape.0 * shape.1 * shape.2, to[n - 3] * to[n - 2] * to[n - 1]);
+    if out_pixels == 0 || out.is_empty() {
+        return Ok(());
+    }
+    ensure!(pixels > 0, "a picture without pixels cannot be scaled to {}", out.shape());
+    dispatch!(input.dtype(), T in [u8, f32, f64] => {
+        let (src, dst) = (input.slice::<T>()?, out.slice_mut::<T>()?);
+        for (src, dst) in src.chunks_exact(pixels).zip(dst.chunks_exact_mut(out_pixels)) {
+            image::resize(src, shape, (to[n - 3], to[n - 2]), how, dst);
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, TYPES)))
+}
+
+params! {
+    /// Parameters of `_image_resize`.
+    pub struct ResizeParam {
+        /// The new size: (width, height), or one number for both.
+        size: Shape = (Shape::new(&[]));
+        /// Whether one number is the new length of the shorter side, the other side keeping the ratio.
+        keep_ratio: bool = false;
+        /// The interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos.
+        interp: i32 = 1;
+    }
+}
+
+impl ResizeParam {
+    /// The new height and width.
+    fn size(&self, height: i64, width: i64) -> Result<(i64, i64)> {
+        let sizes = self.size.dims();
+        ensure!(matches!(sizes.len(), 1 | 2), "Input size dimension must be 1 or 2, but got {}", sizes.len());
+        ensure!(sizes.iter().all(|s| *s > 0), "Input width and height should be greater than 0, but got {}", self.size);
+        if let [width, height] = *sizes {
+            return Ok((height, width));
+        }
+        let short = sizes[0];
+        Ok(match self.keep_ratio {
+            false => (short, short),
+            true if height < 0 || width < 0 => (-1, -1),
+            true if height > width => (short * height / width.max(1), short),
+            true => (short, short * width / height.max(1)),
+        })
+    }
+}
+
+/// Scaling.
+pub static IMAGE_RESIZE: OpDef = OpDef::new("_image_resize")
+    .aliases(&["_npx__image_resize"])
+    .doc(
+        "Scales pictures. Filters and rounding are OpenCV's.\n\n\
+         Shapes: data ([batch,] height, width, channels), output with the new height and width. Not differentiable.",
+    )
+    .inputs(&[arg("data", "One picture, or a batch of them, channels last, of type uint8, float32 or float64.")])
+    .params::<ResizeParam>()
+    .shape(|p, io| {
+        let p = p.get::<ResizeParam>();
+        interpolation(p.interp)?;
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        ensure!(rank == 3 || rank == 4, "Input image dimension should be 3 or 4 but got {rank}");
+        let mut dims: Dims = io.ins[0].dims().into();
+        (dims[rank - 3], dims[rank - 2]) = p.size(dims[rank - 3], dims[rank - 2])?;
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .forward(|ctx, ins, outs| scale(ctx, &ins[0], &mut outs[0], interpolation(ctx.params::<ResizeParam>().interp)?));
+
+params! {
+    /// Parameters of `_cvimresize`.
+    pub struct CvResizeParam {
+        /// The new width.
+        w: i32 = required, where 1..=i32::MAX;
+        /// The new height.
+        h: i32 = required, where 1..=i32::MAX;
+        /// The interpolation: 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos.
+        interp: i32 = 1;
+    }
+}
+
+/// Scaling, as `mx.image` calls it.
+pub static CV_RESIZE: OpDef = OpDef::new("_cvimresize")
+    .aliases(&["_npi_cvimresize"])
+    .doc("Scales a picture. Shapes: src (height, width, channels), output (h, w, channels). Not differentiable.")
+    .inputs(&[picture("src", "The picture, channels last, of type uint8, float32 or float64.")])
+    .params::<CvResizeParam>()
+    .shape(|p, io| {
+        let p = p.get::<CvResizeParam>();
+        interpolation(p.interp)?;
+        let src = &io.ins[0];
+        let Some(rank) = src.ndim() else { return Ok(()) };
+        ensure!(rank == 3, "src has shape {src}, expected (height, width, channels)");
+        io.assign_out(0, &Shape::new(&[p.h.into(), p.w.into(), src.dim(2)]))
+    })
+    .forward(|ctx, ins, outs| scale(ctx, &ins[0], &mut outs[0], interpolation(ctx.params::<CvResizeParam>().interp)?));
+
+params! {
+    /// Parameters of `_cvcopyMakeBorder`.
+    pub struct BorderParam {
+        /// Rows above.
+        top: i32 = required;
+        /// Rows below.
+        bot: i32 = required;
+        /// Columns on the left.
+        left: i32 = required;
+        /// Columns on the right.
+        right: i32 = required;
+        /// What the border is: 0 one colour, 1 the outermost pixels, 2 the picture reflected, 3 the picture repeated, 4 reflected
+        /// without the outermost pixels.
+        kind as "type": i32 = 0;
+        /// The colour, where `values` is empty.
+        value: f64 = 0.0;
+        /// The colour, a number for each channel.
+        values: Tuple<f64> = (Tuple(Vec::new()));
+    }
+}
+
+/// A border around a picture.
+pub static CV_COPY_MAKE_BORDER: OpDef = OpDef::new("_cvcopyMakeBorder")
+    .doc(
+        "Puts a border around a picture. Shapes: src (height, width, channels), output (top + height + bot, left + width + right, \
+         channels). Not differentiable.",
+    )
+    .inputs(&[picture("src", "The picture, channels last.")])
+    .params::<BorderParam>()
+    .shape(|p, io| {
+        let p = p.get::<BorderParam>();
+        let sizes = [p.top, p.bot, p.left, p.right];
+        ensure!(sizes.iter().all(|s| *s >= 0), "a border of {sizes:?} (top, bot, left, right) must not be negative");
+        let src = &io.ins[0];
+        let Some(rank) = src.ndim() else { return Ok(()) };
+        ensure!(rank == 3, "src has shape {src}, expected (height, width, channels)");
+        let more = |axis: usize, a: i32, b: i32| match src.dim(axis) {
+            ..=-1 => -1,
+            n => n + i64::from(a) + i64::from(b),
+        };
+        let out = Shape::new(&[more(0, p.top, p.bot), more(1, p.left, p.right), src.dim(2)]);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => border::<T>(ctx, &ins[0], &mut outs[0]),
+            other => Err(ctx.unsupported(other, &DType::ALL)))
+    })
+    .grad(Grad::None);
+
+fn border<T: Element>(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    let p = ctx.params::<BorderParam>();
+    let kind = match p.kind {
+        0 => Border::Constant,
+        1 => Border::Replicate,
+        2 => Border::Reflect,
+        3 => Border::Wrap,
+        4 => Border::Mirror,
+        other => {
+            return Err(Error::Value(format!(
+                "border type {other} is unknown: use 0 (constant), 1 (replicate), 2 (reflect), 3 (wrap) or 4 (reflect without the edge)"
+            )));
+        }
+    };
+    let (dims, width) = (input.shape().to_usize(), out.shape().dim(1) as usize);
+    let color = |channel: usize| match &p.values.0[..] {
+        [] => p.value,
+        values => values.get(channel).copied().unwrap_or(0.0),
+    };
+    let color: Vec<T> = (0..dims[2]).map(|c| T::from_f64(color(c))).collect();
+    let corner = (p.top as usize, p.left as usize);
+    if color.is_empty() || out.is_empty() {
+        return Ok(());
+    }
+    let empty = dims[0] == 0 || dims[1] == 0;
+    ensure!(!empty || kind == Border::Constant, "a picture without pixels has nothing to continue: use type 0");
+    image::add_border(input.slice::<T>()?, (dims[0], dims[1]), corner, width, kind, &color, out.slice_mut()?);
+    Ok(())
+}

@@ -1,0 +1,50 @@
+use super::{color, resize, transform};
+use crate::testing::{Case, array};
+
+fn picture() -> ferromx_core::ndarray::NDArray {
+    array(&(0..24).map(|x| x as f32 * 10.0).collect::<Vec<_>>(), &[2, 4, 3])
+}
+
+#[test]
+fn gradients_of_the_linear_ones() {
+    let x = crate::testing::cast(&picture(), ferromx_core::dtype::DType::F64);
+    Case::new(&transform::CROP, &[("x", "1"), ("y", "0"), ("width", "2"), ("height", "2")])
+        .check_gradient(&[x.clone()]);
+    Case::new(&transform::FLIP_LEFT_RIGHT, &[]).check_gradient(&[x.clone()]);
+    Case::new(&transform::FLIP_TOP_BOTTOM, &[]).check_gradient(&[x.clone()]);
+    let x = x.reshape(&[3, 2, 4].into()).unwrap();
+    Case::new(&transform::NORMALIZE, &[("mean", "(1, 2, 3)"), ("std", "(2, 4, 8)")]).check_gradient(&[x]);
+}
+
+#[test]
+fn random_flips_keep_or_turn_everything() {
+    let x = picture();
+    let (kept, turned) =
+        (x.to_vec::<f32>().unwrap(), Case::new(&transform::FLIP_TOP_BOTTOM, &[]).run1(&[x.clone()]).unwrap());
+    let turned = turned.to_vec::<f32>().unwrap();
+    let outs = Case::new(&transform::RANDOM_FLIP_TOP_BOTTOM, &[]).run(&[x]).unwrap();
+    let want = if outs[1].to_vec::<u8>().unwrap() == [1] { turned } else { kept };
+    assert_eq!(outs[0].to_vec::<f32>().unwrap(), want);
+}
+
+#[test]
+fn factors_lie_within_their_range() {
+    let attrs = [("min_factor", "2"), ("max_factor", "3")];
+    let y = Case::new(&color::RANDOM_BRIGHTNESS, &attrs).run1(&[picture()]).unwrap().to_vec::<f32>().unwrap();
+    let factor = y[1] / 10.0;
+    assert!((2.0..=3.0).contains(&factor), "{factor}");
+    y.iter().enumerate().for_each(|(i, y)| assert!((y - factor * 10.0 * i as f32).abs() < 1e-3));
+    let none = [("brightness", "0"), ("contrast", "0"), ("saturation", "0"), ("hue", "0")];
+    let same = Case::new(&color::RANDOM_COLOR_JITTER, &none).run1(&[picture()]).unwrap();
+    assert_eq!(same.to_vec::<f32>().unwrap(), picture().to_vec::<f32>().unwrap());
+}
+
+#[test]
+fn wrong_calls_name_what_is_wrong() {
+    let error = |case: Case| case.run1(&[picture()]).unwrap_err().to_string();
+    assert!(error(Case::new(&resize::IMAGE_RESIZE, &[("size", "(0, 2)")])).contains("greater than 0"));
+    assert!(error(Case::new(&resize::CV_RESIZE, &[("w", "2"), ("h", "2"), ("interp", "9")])).contains("interp 9"));
+    assert!(error(Case::new(&color::ADJUST_LIGHTING, &[("alpha", "(1, 2)")])).contains("three numbers"));
+    let crop = [("x", "3"), ("y", "0"), ("width", "2"), ("height", "1")];
+    assert!(error(Case::new(&transform::CROP, &crop)).contains("3..5 is not within axis 1"));
+}

@@ -1,0 +1,276 @@
+//! `quantize`, `quantize_v2`, `quantize_asym`, `dequantize`, `requantize`.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::quantize::{self, Levels, extremes};
+
+use super::{BYTES, end, put_range, range_dtypes, range_shapes, reach, reach_at};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE];
+
+const MIN: ArgDef = arg("min_range", "What the smallest number stands for, of shape (1,).");
+const MAX: ArgDef = arg("max_range", "What the largest number stands for, of shape (1,).");
+
+param_enum! {
+    /// A type of 8-bit integers.
+    pub enum ByteType { Int8 = "int8", Uint8 = "uint8" }
+}
+
+param_enum! {
+    /// A type of 8-bit integers, or uint8 where the range says that nothing is negative.
+    pub enum AutoType { Auto = "auto", Int8 = "int8", Uint8 = "uint8" }
+}
+
+impl AutoType {
+    fn dtype(self, min: Option<f32>, max: Option<f32>) -> DType {
+        match self {
+            AutoType::Int8 => DType::I8,
+            AutoType::Uint8 => DType::U8,
+            AutoType::Auto if max.is_some() && min.is_some_and(|min| min >= 0.0) => DType::U8,
+            AutoType::Auto => DType::I8,
+        }
+    }
+}
+
+/// A range that calibration gave, if it gave both ends.
+fn calibrated(min: Option<f32>, max: Option<f32>) -> Result<Option<(f32, f32)>> {
+    let (Some(min), Some(max)) = (min, max) else { return Ok(None) };
+    ensure!(min <= max, "min_calib_range {min} is above max_calib_range {max}");
+    Ok(Some((min, max)))
+}
+
+/// Quantizes by a range; writes the integers and their range.
+fn write(ctx: &OpCtx<'_>, x: &[f32], (min, max): (f32, f32), levels: Levels, outs: &mut [Out<'_>]) -> Result<()> {
+    let (dtype, reach) = (outs[0].dtype(), reach(min, max));
+    if outs[0].wanted() {
+        let scale = levels.of(dtype) / reach;
+        dispatch!(dtype, Q in [i8, u8] => quantize::quantize(x, scale, 0.0, outs[0].slice_mut::<Q>()?),
+            other => return Err(ctx.unsupported(other, BYTES)));
+    }
+    match dtype {
+        DType::U8 => put_range(outs, min, max),
+        _ => put_range(outs, -reach, reach),
+    }
+}
+
+params! {
+    /// Parameters of `quantize`.
+    pub struct QuantizeParam {
+        /// The type of the integers.
+        out_type: ByteType = (ByteType::Uint8);
+    }
+}
+
+/// Numbers as 8-bit integers, by a range that is an input.
+pub static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
+    .doc(
+        "Numbers as 8-bit integers: with r the larger of |min_range| and |max_range|, the integers nearest to data * 127 / r (int8) \
+         or data * 255 / r (uint8), within their range.\n\n\
+         Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,): -r and r for int8, min_range and \
+         max_range for uint8.",
+    )
+    .inputs(&[arg("data", "The numbers, of type float32."), MIN, MAX])
+    .params::<QuantizeParam>()
+    .outputs(|_| 3)
+    .shape(|_, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        range_shapes(io, 1)
+    })
+    .dtype(|p, io| {
+        io.assign_in(0, DType::F32)?;
+        range_dtypes(io, 1, Some(match p.get::<QuantizeParam>().out_type {
+            ByteType::Int8 => DType::I8,
+            ByteType::Uint8 => DType::U8,
+        }))
+    })
+    .forward(|ctx, ins, outs| {
+        let range = (end(&ins[1])?, end(&ins[2])?);
+        write(ctx, ins[0].slice()?, range, Levels::Whole, outs)
+    });
+
+params! {
+    /// Parameters of `quantize_v2`.
+    pub struct QuantizeV2Param {
+        /// The type of the integers; `auto` is uint8 where the calibrated range has nothing negative, else int8.
+        out_type: AutoType = (AutoType::Int8);
+        /// The smallest number that calibration has found; with None the range is that of the data.
+        min_calib_range: Option<f32> = None;
+        /// The largest number that calibration has found.
+        max_calib_range: Option<f32> = None;
+    }
+}
+
+/// Numbers as 8-bit integers, by a calibrated range or their own.
+pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
+    .doc(
+        "Numbers as 8-bit integers: with r the larger distance of the ends of the range from zero, the integers nearest to \
+         data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. Integers stay as they are.\n\n\
+         Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,).",
+    )
+    .inputs(&[arg("data", "The numbers, of type float32, or integers of the output's type.")])
+    .params::<QuantizeV2Param>()
+    .outputs(|_| 3)
+    .shape(|_, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        range_shapes(io, 1)
+    })
+    .dtype(|p, io| {
+        let p = p.get::<QuantizeV2Param>();
+        range_dtypes(io, 1, Some(p.out_type.dtype(p.min_calib_range, p.max_calib_range)))
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<QuantizeV2Param>();
+        let range = calibrated(p.min_calib_range, p.max_calib_range)?;
+        match ins[0].dtype() {
+            DType::F32 => {
+                let x = ins[0].slice::<f32>()?;
+                write(ctx, x, range.unwrap_or_else(|| extremes(x)), Levels::Half, outs)
+            }
+            given if given == outs[0].dtype() => {
+                let (min, max) = range.ok_or_else(|| Error::value("integers have no range: give min_calib_range and max_calib_range"))?;
+                if outs[0].wanted() {
+                    outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+                }
+                put_range(outs, min, max)
+            }
+            other => Err(ctx.unsupported(other, &[DType::F32, outs[0].dtype()])),
+        }
+    });
+
+params! {
+    /// Parameters of `quantize_asym`.
+    pub struct QuantizeAsymParam {
+        /// The smallest number that calibration has found; with None the range is that of the data.
+        min_calib_range: Option<f32> = None;
+        /// The largest number that calibration has found.
+        max_calib_range: Option<f32> = None;
+    }
+}
+
+/// Numbers as unsigned integers, zero being anywhere.
+pub static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
+    .doc(
+        "Numbers as unsigned 8-bit integers whose range covers just that of the numbers: the integers nearest to data * scale + \
+         shift, with scale = 255 / (max - min) and shift = 255 - max * scale.\n\n\
+         Outputs: the integers, in the shape of data, scale and shift, both of shape (1,).",
+    )
+    .inputs(&[arg("data", "The numbers, of type float32.")])
+    .params::<QuantizeAsymParam>()
+    .outputs(|_| 3)
+    .output_names_by(|_| ["output", "scale", "shift"].map(String::from).to_vec())
+    .shape(|_, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        range_shapes(io, 1)
+    })
+    .dtype(|_, io| {
+        io.assign_in(0, DType::F32)?;
+        range_dtypes(io, 1, Some(DType::U8))
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<QuantizeAsymParam>();
+        let x = ins[0].slice::<f32>()?;
+        let (min, max) = calibrated(p.min_calib_range, p.max_calib_range)?.unwrap_or_else(|| extremes(x));
+        let scale = 255.0 / (max - min);
+        let shift = 255.0 - max * scale;
+        if outs[0].wanted() {
+            quantize::quantize(x, scale, shift, outs[0].slice_mut::<u8>()?);
+        }
+        put_range(outs, scale, shift)
+    });
+
+param_enum! {
+    /// The type of numbers that integers stand for.
+    pub enum FloatType { Float32 = "float32" }
+}
+
+params! {
+    /// Parameters of `dequantize`.
+    pub struct DequantizeParam {
+        /// The type of the numbers.
+        out_type: FloatType = (FloatType::Float32);
+    }
+}
+
+/// The numbers that integers stand for.
+pub static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
+    .doc(
+        "The numbers that 8-bit integers stand for: data * r / 127.5 (int8) or data * r / 255.5 (uint8), with r the larger of \
+         |min_range| and |max_range|. The output has the shape of data.",
+    )
+    .inputs(&[arg("data", "The integers, of type int8 or uint8."), MIN, MAX])
+    .params::<DequantizeParam>()
+    .shape(|_, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        range_shapes(io, 1)
+    })
+    .dtype(|_, io| range_dtypes(io, 1, Some(DType::F32)))
+    .forward(|ctx, ins, outs| {
+        let reach = reach_at(ins, 1)?;
+        dispatch!(ins[0].dtype(), Q in [i8, u8] => {
+            let scale = reach / Levels::Half.of(ins[0].dtype());
+            quantize::dequantize(ins[0].slice::<Q>()?, scale, outs[0].slice_mut()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, BYTES)))
+    });
+
+params! {
+    /// Parameters of `requantize`.
+    pub struct RequantizeParam {
+        /// The type of the integers; `auto` is uint8 where the calibrated range has nothing negative, else int8.
+        out_type: AutoType = (AutoType::Int8);
+        /// The smallest number that calibration has found; with None the range is that of the data.
+        min_calib_range: Option<f32> = None;
+        /// The largest number that calibration has found.
+        max_calib_range: Option<f32> = None;
+    }
+}
+
+/// Sums as 8-bit integers.
+pub static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
+    .doc(
+        "32-bit integers as 8-bit ones: those nearest to data * s / (2^31 - 1) * 127 / r (int8) or * 255 / r (uint8), with s and r \
+         the larger distances of the ends of the old and the new range from zero.\n\n\
+         Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,): -r and r for int8, 0 and r for \
+         uint8.",
+    )
+    .inputs(&[arg("data", "The integers, of type int32."), MIN, MAX])
+    .params::<RequantizeParam>()
+    .outputs(|_| 3)
+    .shape(|_, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        range_shapes(io, 1)
+    })
+    .dtype(|p, io| {
+        let p = p.get::<RequantizeParam>();
+        io.assign_in(0, DType::I32)?;
+        range_dtypes(io, 1, Some(p.out_type.dtype(p.min_calib_range, p.max_calib_range)))
+    })
+    .forward(requantize);
+
+fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<RequantizeParam>();
+    let (x, dtype) = (ins[0].slice::<i32>()?, outs[0].dtype());
+    let step = reach_at(ins, 1)? / Levels::Whole.of(DType::I32);
+    let reach = match calibrated(p.min_calib_range, p.max_calib_range)? {
+        Some((min, max)) => reach(min, max),
+        None => {
+            let (min, max) = extremes(x);
+            reach(min, max) * step
+        }
+    };
+    if outs[0].wanted() {
+        let scale = step * (Levels::Whole.of(dtype) / reach);
+        dispatch!(dtype, Q in [i8, u8] => quantize::quantize(x, scale, 0.0, outs[0].slice_mut::<Q>()?),
+            other => return Err(ctx.unsupported(other, BYTES)));
+    }
+    put_range(outs, if dtype == DType::U8 { 0.0 } else { -reach }, reach)
+}

@@ -1,0 +1,273 @@
+//! `quantized_act`, `quantized_flatten`, `quantized_pooling`, `quantized_concat`, `quantized_embedding`,
+//! `quantized_batch_norm`.
+
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
+use ferromx_kernels::index::{self, Bounds};
+use ferromx_kernels::movement;
+use ferromx_kernels::pool::{PoolShape, pool_forward};
+use ferromx_kernels::quantize::{self, Levels, nearest};
+
+use super::{
+    BYTES, DATA, MAX_DATA, MIN_DATA, end, pass_range, put_range, range_dtypes, range_shapes, reach, reach_at,
+    shape_like, with_range,
+};
+use crate::index::take::{EMBEDDING, EmbeddingParam};
+use crate::nn::activation::{ActType, ActivationParam};
+use crate::nn::batch_norm::{BATCH_NORM, BatchNormParam, channel_axis};
+use crate::nn::pooling::{POOLING, PoolType, PoolingParam};
+use crate::shape::join::{CONCAT, ConcatParam};
+use crate::shape::moves::around;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&ACT, &FLATTEN, &POOL, &CONCATENATE, &EMBED, &NORM];
+
+/// A rectifier.
+pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
+    .doc(
+        "The rectifier max(data, 0) of 8-bit integers; the range stays the same. Other activations are refused. Outputs: the \
+         integers, in the shape of data, and the ends of their range.",
+    )
+    .inputs(&[DATA, MIN_DATA, MAX_DATA])
+    .params::<ActivationParam>()
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|p, io| {
+        let kind = p.get::<ActivationParam>().act_type;
+        ensure!(kind == ActType::Relu, "_contrib_quantized_act only supports act_type=relu, not {kind:?}: dequantize first");
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        range_shapes(io, 1)
+    })
+    .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
+    .forward(|ctx, ins, outs| {
+        if outs[0].wanted() {
+            dispatch!(ins[0].dtype(), Q in [i8, u8] => {
+                let zero = Q::default();
+                let (x, y) = (ins[0].slice::<Q>()?, outs[0].slice_mut::<Q>()?);
+                y.iter_mut().zip(x).for_each(|(y, x)| *y = (*x).max(zero));
+            }, other => return Err(ctx.unsupported(other, BYTES)));
+        }
+        pass_range(ins, 1, outs)
+    });
+
+/// Rows of everything behind the first axis.
+pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
+    .doc(
+        "Turns 8-bit integers of shape (d1, d2, ..., dk) into (d1, d2*...*dk); the range stays the same. Outputs: the integers and \
+         the ends of their range.",
+    )
+    .inputs(&[DATA, MIN_DATA, MAX_DATA])
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|_, io| {
+        if io.ins[0].ndim().is_some_and(|n| n >= 1) {
+            let shape = Shape::new(&[io.ins[0].dim(0), io.ins[0].product(1..)]);
+            io.assign_out(0, &shape)?;
+        }
+        range_shapes(io, 1)
+    })
+    .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
+    .forward(|ctx, ins, outs| {
+        ensure_byte(ctx, &ins[0])?;
+        if outs[0].wanted() {
+            outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+        }
+        pass_range(ins, 1, outs)
+    });
+
+fn ensure_byte(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<()> {
+    if BYTES.contains(&input.dtype()) { Ok(()) } else { Err(ctx.unsupported(input.dtype(), BYTES)) }
+}
+
+/// Pooling.
+pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
+    .doc(
+        "The largest number or the average (rounded to the nearest integer) of windows that slide over 8-bit integers; the range \
+         stays the same. Shapes and parameters are those of Pooling; pool types sum and lp are refused. Outputs: the integers and \
+         the ends of their range.",
+    )
+    .inputs(&[DATA, MIN_DATA, MAX_DATA])
+    .params::<PoolingParam>()
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|p, io| {
+        let kind = p.get::<PoolingParam>().pool_type;
+        let known = matches!(kind, PoolType::Max | PoolType::Avg);
+        ensure!(known, "QuantizedPoolingOp only supports pool_type=max/avg, not {kind:?}");
+        shape_like(&POOLING, p, io, 1)
+    })
+    .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
+    .forward(|ctx, ins, outs| {
+        if outs[0].wanted() {
+            let p = ctx.params::<PoolingParam>();
+            let shape = p.shape(ins[0].shape())?;
+            dispatch!(ins[0].dtype(), Q in [i8, u8] => pool::<Q>(p, &shape, &ins[0], &mut outs[0])?,
+                other => return Err(ctx.unsupported(other, BYTES)));
+        }
+        pass_range(ins, 1, outs)
+    });
+
+fn pool<Q: Element>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    // Sums of up to 2^16 bytes are exact in single precision.
+    let wide: Vec<f32> = input.slice::<Q>()?.iter().map(|x| x.to_f32()).collect();
+    let mut pooled = vec![0.0; out.len()];
+    pool_forward(shape, p.kind()?, &wide, &mut pooled);
+    out.slice_mut::<Q>()?.iter_mut().zip(pooled).for_each(|(q, x)| *q = nearest(x));
+    Ok(())
+}
+
+/// Joining.
+pub static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
+    .doc(
+        "Joins arrays of 8-bit integers along an axis. The range covers all of theirs, and numbers of narrower ranges are rescaled \
+         to it. The result is of type int8 if one of the inputs is.\n\n\
+         Inputs: num_args arrays, then the smallest and the largest number of the first, of the second and so on. Outputs: the \
+         integers and the ends of their range.",
+    )
+    .variadic("data", "The arrays, then the ends of their ranges, pair by pair.", "num_args")
+    .params::<ConcatParam>()
+    .num_inputs_by(|p| 3 * arrays(p))
+    .input_names_by(|p| {
+        let ranges = (0..arrays(p)).flat_map(|i| [format!("arg{i}_min"), format!("arg{i}_max")]);
+        (0..arrays(p)).map(|i| format!("arg{i}")).chain(ranges).collect()
+    })
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|p, io| {
+        let n = arrays(p);
+        ensure!(io.ins.len() == 3 * n, "{n} arrays with two ends of a range each were expected, but {} inputs were given", io.ins.len());
+        shape_like(&CONCAT, p, io, n)
+    })
+    .dtype(|p, io| {
+        let n = arrays(p).min(io.ins.len());
+        let known = io.ins[..n].iter().all(Option::is_some);
+        let signed = io.ins[..n].contains(&Some(DType::I8));
+        range_dtypes(io, n, known.then_some(if signed { DType::I8 } else { DType::U8 }))
+    })
+    .forward(concatenate);
+
+fn arrays(p: &Params) -> usize {
+    p.get::<ConcatParam>().num_args.max(0) as usize
+}
+
+fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<ConcatParam>();
+    let n = ins.len() / 3;
+    let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
+    for pair in ins[n..].chunks_exact(2) {
+        (min, max) = (min.min(end(&pair[0])?), max.max(end(&pair[1])?));
+    }
+    let (dtype, reach) = (outs[0].dtype(), reach(min, max));
+    if outs[0].wanted() {
+        let axis = Shape::axis(p.dim.into(), ins[0].shape().dims().len())?;
+        dispatch!(dtype, Q in [i8, u8] => {
+            let mut parts = Vec::new();
+            for (i, input) in ins[..n].iter().enumerate() {
+                let scale = reach_at(ins, n + 2 * i)? / reach * (Levels::Whole.of(dtype) / Levels::Whole.of(input.dtype()));
+                let mut part = vec![Q::default(); input.len()];
+                dispatch!(input.dtype(), P in [i8, u8] => quantize::quantize(input.slice::<P>()?, scale, 0.0, &mut part),
+                    other => return Err(ctx.unsupported(other, BYTES)));
+                let (_, len, inner) = around(&input.shape().to_usize(), axis);
+                parts.push((part, len * inner));
+            }
+            let parts: Vec<(&[Q], usize)> = parts.iter().map(|(part, row)| (&part[..], *row)).collect();
+            movement::concat(&parts, outs[0].slice_mut()?);
+        }, other => return Err(ctx.unsupported(other, BYTES)));
+    }
+    put_range(outs, min, max)
+}
+
+/// Rows of a table.
+pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
+    .doc(
+        "Looks up rows of a table of 8-bit integers, as Embedding does; the range is that of the table. Outputs: the integers and \
+         the ends of their range.",
+    )
+    .inputs(&[
+        arg("data", "The indices, of any shape."),
+        arg("weight", "The table, of shape (input_dim, output_dim) and type int8."),
+        arg("min_weight", "What the smallest number of the table stands for, of shape (1,)."),
+        arg("max_weight", "What the largest number of the table stands for, of shape (1,)."),
+    ])
+    .params::<EmbeddingParam>()
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|p, io| shape_like(&EMBEDDING, p, io, 2))
+    .dtype(|_, io| {
+        io.assign_in(1, DType::I8)?;
+        range_dtypes(io, 2, Some(DType::I8))
+    })
+    .forward(|ctx, ins, outs| {
+        if outs[0].wanted() {
+            let dims = ins[1].shape().to_usize();
+            let rows = crate::index::row_numbers(ctx, &ins[0], dims[0], Bounds::Clip)?;
+            index::gather(ins[1].slice::<i8>()?, (1, dims[0], dims[1]), &rows, outs[0].slice_mut()?);
+        }
+        pass_range(ins, 2, outs)
+    });
+
+/// Batch normalisation.
+pub static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
+    .doc(
+        "Normalises each channel of 8-bit integers with the moving mean and variance, as BatchNorm does in inference, and gives \
+         integers of type int8 in the calibrated range, which has to be given. Outputs: the integers, in the shape of data, and \
+         the ends of their range.",
+    )
+    .inputs(&[
+        DATA,
+        arg("gamma", "The factor of each channel; taken as 1 with fix_gamma."),
+        arg("beta", "The offset of each channel."),
+        arg("moving_mean", "The moving mean of each channel."),
+        arg("moving_var", "The moving variance of each channel."),
+        MIN_DATA,
+        MAX_DATA,
+    ])
+    .params::<BatchNormParam>()
+    .mutates(&[3, 4])
+    .input_init(&[(3, "[\"zero\", {}]"), (4, "[\"one\", {}]")])
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(norm_shape)
+    .dtype(|_, io| range_dtypes(io, 1, Some(DType::I8)))
+    .forward(norm);
+
+fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let mut outs = [io.outs[0].clone(), Shape::unknown(), Shape::unknown()];
+    (BATCH_NORM.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..5], outs: &mut outs })?;
+    io.assign_out(0, &outs[0])?;
+    range_shapes(io, 5)
+}
+
+fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<BatchNormParam>();
+    let (Some(min), Some(max)) = (p.min_calib_range, p.max_calib_range) else {
+        return Err(Error::value(
+            "quantized_batch_norm needs min_calib_range and max_calib_range: calibrate the network first",
+        ));
+    };
+    let dims = ins[0].shape().to_usize();
+    let (_, channels, inner) = around(&dims, channel_axis(p, dims.len())?);
+    let (gamma, beta) = (ins[1].slice::<f32>()?, ins[2].slice::<f32>()?);
+    let (mean, var) = (outs[3].slice_mut::<f32>()?.to_vec(), outs[4].slice_mut::<f32>()?.to_vec());
+    let (step, out_step) =
+        (reach_at(ins, 5)? / Levels::Half.of(ins[0].dtype()), reach(min, max) / Levels::Half.of(DType::I8));
+    if outs[0].wanted() && inner > 0 {
+        let out = outs[0].slice_mut::<i8>()?;
+        dispatch!(ins[0].dtype(), Q in [i8, u8] => {
+            let planes = ins[0].slice::<Q>()?.chunks_exact(inner).zip(out.chunks_exact_mut(inner));
+            for (i, (x, y)) in planes.enumerate() {
+                let c = i % channels;
+                let factor = if p.fix_gamma { 1.0 } else { gamma[c] } / (f64::from(var[c]) + p.eps).sqrt() as f32;
+                quantize::quantize(x, step * factor / out_step, (beta[c] - mean[c] * factor) / out_step, y);
+            }
+        }, other => return Err(ctx.unsupported(other, BYTES)));
+    }
+    put_range(&mut outs[..3], min, max)
+}

@@ -1,0 +1,90 @@
+//! Layers on 8-bit integers, and the way there and back.
+//!
+//! A quantized array comes with the range of what it stands for, as two arrays of one number. With r the larger distance of
+//! its ends from zero, an integer q stands for q * r / 127 (int8), q * r / 255 (uint8) or q * r / (2^31 - 1) (int32); the
+//! operators that MXNet runs through oneDNN use 127.5 and 255.5.
+
+mod convert;
+mod layers;
+mod product;
+#[cfg(test)]
+mod tests;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Result;
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+
+/// Conversions.
+pub static CONVERT: &[&OpDef] = convert::OPS;
+/// Layers that keep their input's range, or are given that of their output.
+pub static LAYERS: &[&OpDef] = layers::OPS;
+/// Sums and products.
+pub static PRODUCT: &[&OpDef] = product::OPS;
+
+const BYTES: &[DType] = &[DType::I8, DType::U8];
+
+const DATA: ArgDef = arg("data", "The input, of type int8 or uint8.");
+const MIN_DATA: ArgDef = arg("min_data", "What the smallest number of the input stands for, of shape (1,).");
+const MAX_DATA: ArgDef = arg("max_data", "What the largest number of the input stands for, of shape (1,).");
+
+/// The larger distance of the ends of a range from zero.
+fn reach(min: f32, max: f32) -> f32 {
+    min.abs().max(max.abs())
+}
+
+/// One end of a range.
+fn end(input: &In<'_>) -> Result<f32> {
+    Ok(input.slice::<f32>()?.first().copied().unwrap_or(0.0))
+}
+
+/// The reach of the range in the inputs `i` and `i + 1`.
+fn reach_at(ins: &[In<'_>], i: usize) -> Result<f32> {
+    Ok(reach(end(&ins[i])?, end(&ins[i + 1])?))
+}
+
+/// Writes the range of the first output to the second and third.
+fn put_range(outs: &mut [Out<'_>], min: f32, max: f32) -> Result<()> {
+    for (out, value) in outs.iter_mut().skip(1).zip([min, max]) {
+        if out.wanted() {
+            out.slice_mut::<f32>()?.fill(value);
+        }
+    }
+    Ok(())
+}
+
+/// Hands the range in the inputs `i` and `i + 1` on to the output.
+fn pass_range(ins: &[In<'_>], i: usize, outs: &mut [Out<'_>]) -> Result<()> {
+    put_range(outs, end(&ins[i])?, end(&ins[i + 1])?)
+}
+
+/// Shape rule of a layer whose first `data` inputs and first output follow the rule of another operator; the other operands
+/// are ends of ranges.
+fn shape_like(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, data: usize) -> Result<()> {
+    (def.infer_shape)(p, &mut ShapeIo { ins: &mut io.ins[..data], outs: &mut io.outs[..1] })?;
+    range_shapes(io, data)
+}
+
+/// The inputs from `data` on and the outputs from the second on are ends of ranges.
+fn range_shapes(io: &mut ShapeIo<'_>, data: usize) -> Result<()> {
+    (data..io.ins.len()).try_for_each(|i| io.assign_in(i, &Shape::new(&[1])))?;
+    (1..io.outs.len()).try_for_each(|i| io.assign_out(i, &Shape::new(&[1])))
+}
+
+/// The inputs from `data` on and the outputs from the second on are of type float32, the first output is of type `out`.
+fn range_dtypes(io: &mut DTypeIo<'_>, data: usize, out: Option<DType>) -> Result<()> {
+    (data..io.ins.len()).try_for_each(|i| io.assign_in(i, DType::F32))?;
+    (1..io.outs.len()).try_for_each(|i| io.assign_out(i, DType::F32))?;
+    match out {
+        Some(dtype) => io.assign_out(0, dtype),
+        None => Ok(()),
+    }
+}
+
+/// Names of an output and its range.
+fn with_range(_: &Params) -> Vec<String> {
+    ["output", "min_output", "max_output"].map(String::from).to_vec()
+}

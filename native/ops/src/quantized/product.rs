@@ -1,0 +1,340 @@
+//! `quantized_fully_connected`, `quantized_conv`, `quantized_elemwise_add`, `quantized_elemwise_mul`.
+
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::error::Result;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::infer::same_shape;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::gemm::{Byte, MatMut, gemm_int8};
+use ferromx_kernels::quantize::{self, Levels, Patches, nearest};
+
+use super::{
+    BYTES, DATA, MAX_DATA, MIN_DATA, put_range, range_dtypes, range_shapes, reach, reach_at, shape_like, with_range,
+};
+use crate::nn::convolution::{CONVOLUTION, ConvolutionParam};
+use crate::nn::fully_connected::{FULLY_CONNECTED, FullyConnectedParam, matrix};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&FULLY_CONNECTED_INT8, &CONVOLUTION_INT8, &ADD, &MUL];
+
+const WITH_BIAS: &[ArgDef] = &[
+    DATA,
+    arg("weight", "The weights, of type int8."),
+    arg("bias", "The bias, of type int8; absent with no_bias=True."),
+    MIN_DATA,
+    MAX_DATA,
+    arg("min_weight", "What the smallest weight stands for, of shape (1,)."),
+    arg("max_weight", "What the largest weight stands for, of shape (1,)."),
+    arg("min_bias", "What the smallest number of the bias stands for, of shape (1,); absent with no_bias=True."),
+    arg("max_bias", "What the largest number of the bias stands for, of shape (1,); absent with no_bias=True."),
+];
+
+/// Names of the inputs of a layer with or without a bias.
+fn input_names(no_bias: bool) -> Vec<String> {
+    let bias = |a: &&ArgDef| no_bias && a.name.ends_with("bias");
+    WITH_BIAS.iter().filter(|a| !bias(a)).map(|a| a.name.to_string()).collect()
+}
+
+/// What a layer's inputs stand for.
+struct Steps {
+    /// One of the data times one of the weights: the step of the sums.
+    sum: f32,
+    /// How many steps of the sums the bias's step is.
+    bias: f32,
+}
+
+impl Steps {
+    fn new(ins: &[In<'_>], no_bias: bool) -> Result<Steps> {
+        let first = if no_bias { 2 } else { 3 };
+        let (data, weight) = (reach_at(ins, first)?, reach_at(ins, first + 2)?);
+        let step = |levels: Levels, dtype: DType, reach: f32| reach / levels.of(dtype);
+        let bias = match no_bias {
+            true => 0.0,
+            false => {
+                let steps = |levels: DType, reach: f32| Levels::Half.of(levels) / reach;
+                let bias = reach_at(ins, first + 4)?;
+                steps(ins[0].dtype(), data) * steps(DType::I8, weight) * bias / Levels::Half.of(DType::I8)
+            }
+        };
+        Ok(Steps { sum: step(Levels::Whole, ins[0].dtype(), data) * step(Levels::Whole, DType::I8, weight), bias })
+    }
+
+    /// The range of the sums.
+    fn put_range(&self, outs: &mut [Out<'_>]) -> Result<()> {
+        let end = self.sum * i32::MAX as f32;
+        put_range(outs, -end, end)
+    }
+
+    fn bias(&self, ins: &[In<'_>], no_bias: bool) -> Result<Option<Vec<i32>>> {
+        if no_bias {
+            return Ok(None);
+        }
+        Ok(Some(ins[2].slice::<i8>()?.iter().map(|b| nearest(f32::from(*b) * self.bias)).collect()))
+    }
+}
+
+/// A dense layer.
+pub static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_connected")
+    .doc(
+        "FullyConnected on 8-bit integers: sums of products of data and weights as exact 32-bit integers, plus the bias rescaled to \
+         their range.\n\n\
+         Shapes are those of FullyConnected. Outputs: the sums, of type int32, and the ends of their range, of shape (1,): -e and e \
+         with e = (2^31 - 1) * step of the data * step of the weights.",
+    )
+    .inputs(WITH_BIAS)
+    .params::<FullyConnectedParam>()
+    .num_inputs_by(|p| if p.get::<FullyConnectedParam>().no_bias { 6 } else { 9 })
+    .input_names_by(|p| input_names(p.get::<FullyConnectedParam>().no_bias))
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|p, io| layer_shape(&FULLY_CONNECTED, p, io, p.get::<FullyConnectedParam>().no_bias))
+    .dtype(|p, io| {
+        let data = if p.get::<FullyConnectedParam>().no_bias { 2 } else { 3 };
+        (1..data).try_for_each(|i| io.assign_in(i, DType::I8))?;
+        range_dtypes(io, data, Some(DType::I32))
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<FullyConnectedParam>();
+        let steps = Steps::new(ins, p.no_bias)?;
+        if outs[0].wanted() {
+            let (m, k) = matrix(p, ins[0].shape());
+            let n = p.num_hidden as usize;
+            let out = outs[0].slice_mut::<i32>()?;
+            dispatch!(ins[0].dtype(), Q in [i8, u8] => {
+                gemm_int8(ins[0].slice::<Q>()?, ins[1].slice::<i8>()?, k, MatMut::row_major(out, m, n));
+            }, other => return Err(ctx.unsupported(other, BYTES)));
+            if let Some(bias) = steps.bias(ins, p.no_bias)? {
+                for row in out.chunks_exact_mut(n) {
+                    row.iter_mut().zip(&bias).for_each(|(sum, b)| *sum = sum.wrapping_add(*b));
+                }
+            }
+        }
+        steps.put_range(outs)
+    });
+
+fn layer_shape(def: &OpDef, p: &Params, io: &mut ShapeIo<'_>, no_bias: bool) -> Result<()> {
+    let expected = input_names(no_bias);
+    io.expect_inputs(&expected.iter().map(String::as_str).collect::<Vec<_>>())?;
+    shape_like(def, p, io, if no_bias { 2 } else { 3 })
+}
+
+/// A convolution.
+pub static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
+    .doc(
+        "Convolution of 8-bit integers in two dimensions, channels first: sums of products of data and weights as exact 32-bit \
+         integers, plus the bias rescaled to their range.\n\n\
+         Shapes and parameters are those of Convolution. Outputs: the sums, of type int32, and the ends of their range, of shape \
+         (1,): -e and e with e = (2^31 - 1) * step of the data * step of the weights.",
+    )
+    .inputs(WITH_BIAS)
+    .params::<ConvolutionParam>()
+    .num_inputs_by(|p| if p.get::<ConvolutionParam>().no_bias { 6 } else { 9 })
+    .input_names_by(|p| input_names(p.get::<ConvolutionParam>().no_bias))
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(|p, io| {
+        let kernel = &p.get::<ConvolutionParam>().kernel;
+        ensure!(kernel.dims().len() == 2, "quantized_conv has two spatial dimensions, but kernel {kernel} has not");
+        layer_shape(&CONVOLUTION, p, io, p.get::<ConvolutionParam>().no_bias)
+    })
+    .dtype(|p, io| {
+        let data = if p.get::<ConvolutionParam>().no_bias { 2 } else { 3 };
+        (1..data).try_for_each(|i| io.assign_in(i, DType::I8))?;
+        range_dtypes(io, data, Some(DType::I32))
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<ConvolutionParam>();
+        let steps = Steps::new(ins, p.no_bias)?;
+        if outs[0].wanted() {
+            let bias = steps.bias(ins, p.no_bias)?;
+            dispatch!(ins[0].dtype(), Q in [i8, u8] => convolve::<Q>(p, ins, bias.as_deref(), &mut outs[0])?,
+                other => return Err(ctx.unsupported(other, BYTES)));
+        }
+        steps.put_range(outs)
+    });
+
+fn convolve<Q: Element + Byte>(
+    p: &ConvolutionParam,
+    ins: &[In<'_>],
+    bias: Option<&[i32]>,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let shape = p.computed(ins[0].shape())?;
+    let last = |sizes: [usize; 3]| [sizes[1], sizes[2]];
+    let dims = out.shape().to_usize();
+    let patches = Patches {
+        channels: shape.in_channels / shape.groups,
+        input: last(shape.input),
+        kernel: last(shape.kernel),
+        stride: last(shape.stride),
+        dilate: last(shape.dilate),
+        pad: last(shape.pad),
+        output: [dims[2], dims[3]],
+    };
+    let (pixels, filters, row) = (dims[2] * dims[3], shape.out_channels / shape.groups, patches.row());
+    let picture = patches.channels * patches.input[0] * patches.input[1];
+    let (data, weights, out) = (ins[0].slice::<Q>()?, ins[1].slice::<i8>()?, out.slice_mut::<i32>()?);
+    if picture == 0 || pixels == 0 {
+        return Ok(());
+    }
+    let mut rows = vec![Q::default(); pixels * row];
+    for (i, (picture, out)) in data.chunks_exact(picture).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
+        let group = i % shape.groups;
+        patches.write(picture, &mut rows);
+        let weights = &weights[group * filters * row..][..filters * row];
+        gemm_int8(weights, &rows, row, MatMut::row_major(out, filters, pixels));
+        let Some(bias) = bias else { continue };
+        for (plane, b) in out.chunks_exact_mut(pixels).zip(&bias[group * filters..]) {
+            plane.iter_mut().for_each(|sum| *sum = sum.wrapping_add(*b));
+        }
+    }
+    Ok(())
+}
+
+const PAIR: &[ArgDef] = &[
+    arg("lhs", "The first operand, of type int8 or uint8."),
+    arg("rhs", "The second operand, of the same shape."),
+    arg("lhs_min", "What the smallest number of lhs stands for, of shape (1,)."),
+    arg("lhs_max", "What the largest number of lhs stands for, of shape (1,)."),
+    arg("rhs_min", "What the smallest number of rhs stands for, of shape (1,)."),
+    arg("rhs_max", "What the largest number of rhs stands for, of shape (1,)."),
+];
+
+fn pair_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    same_shape(p, &mut ShapeIo { ins: &mut io.ins[..2], outs: &mut io.outs[..1] })?;
+    range_shapes(io, 2)
+}
+
+/// `out` = the integer nearest to `f(lhs, rhs)`.
+fn combine<Q: Element>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    out: &mut [Q],
+    f: impl Fn(f32, f32) -> f32 + Sync,
+) -> Result<()> {
+    dispatch!(ins[0].dtype(), A in [i8, u8] => {
+        dispatch!(ins[1].dtype(), B in [i8, u8] => {
+            quantize::combine(ins[0].slice::<A>()?, ins[1].slice::<B>()?, out, f);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, BYTES)))
+    }, other => Err(ctx.unsupported(other, BYTES)))
+}
+
+params! {
+    /// Parameters of `quantized_elemwise_add`.
+    pub struct AddParam {
+        /// The smallest sum that calibration has found.
+        min_calib_range: Option<f32> = None;
+        /// The largest sum that calibration has found; with a calibrated range the result has 8 bits, else 32.
+        max_calib_range: Option<f32> = None;
+    }
+}
+
+/// Sums.
+pub static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
+    .doc(
+        "Sums of 8-bit integers that stand for numbers of two ranges. With a calibrated range the result is of type int8 (uint8 if \
+         both operands are), else of type int32, in the range of all possible sums. Outputs: the integers, in the shape of the \
+         operands, and the ends of their range.",
+    )
+    .inputs(PAIR)
+    .params::<AddParam>()
+    .arg_order(&["min_calib_range", "max_calib_range", "lhs", "rhs", "lhs_min", "lhs_max", "rhs_min", "rhs_max"])
+    .outputs(|_| 3)
+    .output_names_by(with_range)
+    .shape(pair_shape)
+    .dtype(|p, io| {
+        let p = p.get::<AddParam>();
+        let out = match (p.min_calib_range, p.max_calib_range, io.ins[0], io.ins[1]) {
+            (Some(_), Some(_), Some(DType::U8), Some(DType::U8)) => Some(DType::U8),
+            (Some(_), Some(_), Some(_), Some(_)) => Some(DType::I8),
+            (Some(_), Some(_), ..) => None,
+            _ => Some(DType::I32),
+        };
+        range_dtypes(io, 2, out)
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<AddParam>();
+        let (left, right, dtype) = (reach_at(ins, 2)?, reach_at(ins, 4)?, outs[0].dtype());
+        let (levels, min, max) = match (p.min_calib_range, p.max_calib_range) {
+            (Some(min), Some(max)) => (Levels::Whole, min, max),
+            _ => (Levels::Half, -left - right, left + right),
+        };
+        if outs[0].wanted() {
+            let scale = levels.of(dtype) / reach(min, max);
+            let (a, b) = (left / levels.of(ins[0].dtype()) * scale, right / levels.of(ins[1].dtype()) * scale);
+            dispatch!(dtype, Q in [i8, u8, i32] => combine(ctx, ins, outs[0].slice_mut::<Q>()?, |x, y| a * x + b * y)?,
+                other => return Err(ctx.unsupported(other, &[DType::I8, DType::U8, DType::I32])));
+        }
+        put_range(outs, min, max)
+    });
+
+params! {
+    /// Parameters of `quantized_elemwise_mul`.
+    pub struct MulParam {
+        /// The smallest product that calibration has found.
+        min_calib_range: Option<f32> = None;
+        /// The largest product that calibration has found; with a calibrated range the result has 8 bits, else 32.
+        max_calib_range: Option<f32> = None;
+        /// Whether the result is the products as float32, without a range.
+        enable_float_output: bool = false;
+    }
+}
+
+/// Products.
+pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
+    .doc(
+        "Products of 8-bit integers. With enable_float_output the result is what they stand for, as float32; with a calibrated range \
+         it is of type int8; else it is the products of the integers, of type int32. Outputs: the integers, in the shape of the \
+         operands, and, unless they are float32, the ends of their range.",
+    )
+    .inputs(PAIR)
+    .params::<MulParam>()
+    .outputs(|p| if p.get::<MulParam>().enable_float_output { 1 } else { 3 })
+    .output_names_by(|p| {
+        let mut names = with_range(p);
+        if p.get::<MulParam>().enable_float_output {
+            names.truncate(1);
+        }
+        names
+    })
+    .shape(pair_shape)
+    .dtype(|p, io| {
+        let p = p.get::<MulParam>();
+        let out = match (p.enable_float_output, p.min_calib_range, p.max_calib_range) {
+            (true, ..) => DType::F32,
+            (_, Some(_), Some(_)) => DType::I8,
+            _ => DType::I32,
+        };
+        range_dtypes(io, 2, Some(out))
+    })
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<MulParam>();
+        let (left, right) = (reach_at(ins, 2)?, reach_at(ins, 4)?);
+        let step = |levels: Levels| left / levels.of(ins[0].dtype()) * (right / levels.of(ins[1].dtype()));
+        if p.enable_float_output {
+            let mut products = vec![0i32; outs[0].len()];
+            combine(ctx, ins, &mut products, |x, y| x * y)?;
+            quantize::dequantize(&products, step(Levels::Half), outs[0].slice_mut()?);
+            return Ok(());
+        }
+        let scale = match (p.min_calib_range, p.max_calib_range) {
+            (Some(min), Some(max)) => {
+                put_range(outs, min, max)?;
+                step(Levels::Half) * Levels::Half.of(DType::I8) / reach(min, max)
+            }
+            _ => {
+                let end = step(Levels::Whole) * i32::MAX as f32;
+                put_range(outs, -end, end)?;
+                1.0
+            }
+        };
+        if outs[0].wanted() {
+            dispatch!(outs[0].dtype(), Q in [i8, i32] => combine(ctx, ins, outs[0].slice_mut::<Q>()?, |x, y| x * y * scale)?,
+                other => return Err(ctx.unsupported(other, &[DType::I8, DType::I32])));
+        }
+        Ok(())
+    });
