@@ -54,7 +54,7 @@ impl Steps {
         let bias = match no_bias {
             true => 0.0,
             false => {
-                let steps = |levels: DType, reach: f32| Levels::Half.of(levels) / reach;
+                let steps = |dtype: DType, reach: f32| Levels::Half.of(dtype) / reach;
                 let bias = reach_at(ins, first + 4)?;
                 steps(ins[0].dtype(), data) * steps(DType::I8, weight) * bias / Levels::Half.of(DType::I8)
             }
