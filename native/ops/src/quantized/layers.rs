@@ -253,7 +253,7 @@ fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         ));
     };
     let dims = ins[0].shape().to_usize();
-    let (_, channels, inner) = around(&dims, channel_axis(p, dims.len())?);
+    let (_, channels, inner) = around(&dims, channel_axis(p.axis, dims.len())?);
     let (gamma, beta) = (ins[1].slice::<f32>()?, ins[2].slice::<f32>()?);
     let (mean, var) = (outs[3].slice_mut::<f32>()?.to_vec(), outs[4].slice_mut::<f32>()?.to_vec());
     let (step, out_step) =
