@@ -26,6 +26,10 @@ pub trait ParamValue: Sized {
     fn print_default(&self) -> String {
         self.print()
     }
+    /// The same inside of a tuple, where MXNet shows fewer digits.
+    fn print_default_item(&self) -> String {
+        self.print()
+    }
     /// What stands between the type and `optional`; enumerations have no blank there.
     const SEPARATOR: &'static str = ", ";
     /// Whether the metadata shows nothing but the type.
@@ -105,6 +109,9 @@ impl ParamValue for f32 {
     }
     fn print(&self) -> String {
         print_g(f64::from(*self), 9)
+    }
+    fn print_default_item(&self) -> String {
+        print_g(f64::from(*self), 6)
     }
 }
 
@@ -218,6 +225,9 @@ impl<T: ParamValue> ParamValue for Tuple<T> {
     }
     fn print(&self) -> String {
         print_tuple(&self.0, T::print)
+    }
+    fn print_default(&self) -> String {
+        print_tuple(&self.0, T::print_default_item)
     }
 }
 

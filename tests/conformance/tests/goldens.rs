@@ -20,9 +20,38 @@ macro_rules! families {
 }
 
 families!(
-    attention, binary, control_flow, conv, detection, graphs, image, index, infer, init, layers, legacy, linalg, loss,
-    masks, matrices, misc, norm, np_math, np_reduce, np_shape, np_stats, optimizer, order, quantized, reduce, rnn,
-    sequence, shape, spatial, unary, updates
+    attention,
+    binary,
+    control_flow,
+    conv,
+    detection,
+    graphs,
+    image,
+    index,
+    infer,
+    init,
+    layers,
+    legacy,
+    linalg,
+    loss,
+    masks,
+    matrices,
+    misc,
+    norm,
+    np_math,
+    np_reduce,
+    np_shape,
+    np_stats,
+    optimizer,
+    order,
+    quantized,
+    reduce,
+    rnn,
+    sequence,
+    shape,
+    spatial,
+    unary,
+    updates
 );
 
 #[test]
