@@ -4,13 +4,17 @@
 mod binary;
 mod compare;
 mod diagonal;
+mod discrete;
 mod dynamic;
 mod einsum;
 mod init;
+mod insert;
 mod joins;
 mod misc;
 mod moves;
+mod pad;
 mod products;
+mod random;
 mod reduce;
 mod scalar;
 mod select;
@@ -63,6 +67,15 @@ pub static MISC: &[&OpDef] = misc::OPS;
 
 /// Einstein's notation.
 pub static EINSUM: &[&OpDef] = einsum::OPS;
+
+/// Insertion of entries.
+pub static INSERT: &[&OpDef] = insert::OPS;
+/// Padding.
+pub static PAD: &[&OpDef] = pad::OPS;
+/// Random numbers of continuous distributions.
+pub static RANDOM: &[&OpDef] = random::OPS;
+/// Random whole numbers.
+pub static DISCRETE: &[&OpDef] = discrete::OPS;
 
 /// The elements of an array of any type.
 fn elements<'a>(x: &In<'a>) -> Result<Elements<'a>> {

@@ -1,0 +1,286 @@
+//! Random whole numbers: trials, choices, counts.
+
+use ferromx_core::dtype::{DType, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::{BernoulliDType, ShapeOrNone, Tuple, Untyped};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::Lane;
+use ferromx_kernels::movement;
+use ferromx_kernels::rng::Philox;
+
+use super::elements;
+use crate::broadcast::binary::broadcast_two;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&BERNOULLI, &CHOICE, &MULTINOMIAL];
+
+/// The numbers of an array in double precision.
+fn doubles(x: &In<'_>) -> Result<Vec<f64>> {
+    let mut all = vec![0.0; x.len()];
+    f64::load_any(elements(x)?, 0, &mut all);
+    Ok(all)
+}
+
+fn source(ctx: &OpCtx<'_>) -> Philox {
+    let key = ctx.random.next_key();
+    Philox::new(key.seed, key.stream)
+}
+
+params! {
+    /// Parameters of `_npi_bernoulli`.
+    pub struct BernoulliParam {
+        /// The probability of 1.
+        prob: Option<f32> = required;
+        /// The logarithm of the odds of 1, in place of the probability.
+        logit: Option<f32> = required;
+        /// The shape of the result, to which the array is broadcast; by default its shape.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+        /// The element type.
+        dtype: BernoulliDType = (BernoulliDType(DType::F32));
+        /// Whether the parameter is a logit.
+        is_logit: bool = required;
+    }
+}
+
+impl BernoulliParam {
+    fn given(&self) -> Option<f64> {
+        self.prob.or(self.logit).map(f64::from)
+    }
+}
+
+pub static BERNOULLI: OpDef = OpDef::new("_npi_bernoulli")
+    .doc("Random numbers 0 and 1. If neither prob nor logit is a number, an array holds what is_logit says.")
+    .inputs(&[arg("input1", "The probabilities or logits, if they are not given as a number.")])
+    .params::<BernoulliParam>()
+    .num_inputs_by(|p| usize::from(p.get::<BernoulliParam>().given().is_none()))
+    .shape(|p, io| {
+        let common = io.ins.first().cloned().unwrap_or(Shape::new(&[]));
+        if !common.ndim_is_known() {
+            return Ok(());
+        }
+        let out = match &p.get::<BernoulliParam>().size.0 {
+            Some(size) => {
+                let whole = broadcast_two(&common, size)?;
+                ensure!(whole == *size, "parameters of shape {common} do not fit size={size}");
+                whole
+            }
+            None => common,
+        };
+        io.assign_out(0, &out)
+    })
+    .dtype(|p, io| io.assign_out(0, p.get::<BernoulliParam>().dtype.0))
+    .forward(bernoulli)
+    .grad(Grad::Zero)
+    .random();
+
+fn bernoulli(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, shape, n) = (ctx.params::<BernoulliParam>(), outs[0].shape().to_usize(), outs[0].len());
+    let mut chances = match (p.given(), ins.first()) {
+        (Some(chance), _) => vec![chance; n],
+        (None, Some(x)) => {
+            let mut all = vec![0.0; n];
+            movement::broadcast_to(&doubles(x)?, &x.shape().to_usize(), (&mut all, &shape));
+            all
+        }
+        (None, None) => return Err(Error::Value("give prob, logit, or an array".into())),
+    };
+    if p.is_logit {
+        chances.iter_mut().for_each(|c| *c = 1.0 / (1.0 + (-*c).exp()));
+    }
+    ensure!(chances.iter().all(|c| (0.0..=1.0).contains(c)), "probabilities from 0 to 1 are expected");
+    let random = source(ctx);
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, u8, i32, bool] => {
+        let hit = |i: usize, draws: &mut ferromx_kernels::rng::Draws| f64::from(u8::from(draws.uniform() < chances[i]));
+        random.fill_with(outs[0].slice_mut::<T>()?, hit);
+        Ok(())
+    }, d => Err(ctx.unsupported(d, &[DType::F16, DType::F32, DType::F64, DType::U8, DType::I32, DType::Bool])))
+}
+
+params! {
+    /// Parameters of `_npi_choice`.
+    pub struct ChoiceParam {
+        /// How many numbers there are to choose from; None for as many as input1 has elements.
+        a: Untyped<Option<i64>> = required;
+        /// The shape of the result.
+        size: Untyped<Shape> = required;
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+        /// Whether a number may be chosen again.
+        replace: bool = true;
+        /// Whether the last array holds probabilities.
+        weighted: bool = false;
+    }
+}
+
+pub static CHOICE: OpDef = OpDef::new("_npi_choice")
+    .doc("Random numbers from 0 up to, but without, a, with equal or given probabilities, as int64.")
+    .inputs(&[
+        arg("input1", "An array whose length counts, if a is None; else the probabilities."),
+        arg("input2", "The probabilities, if a is None."),
+    ])
+    .params::<ChoiceParam>()
+    .num_inputs_by(|p| {
+        let p = p.get::<ChoiceParam>();
+        usize::from(p.a.0.is_none()) + usize::from(p.weighted)
+    })
+    .shape(|p, io| io.assign_out(0, &p.get::<ChoiceParam>().size.0))
+    .dtype(|_, io| io.assign_out(0, DType::I64))
+    .forward(choice)
+    .grad(Grad::Zero)
+    .random();
+
+fn choice(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, out) = (ctx.params::<ChoiceParam>(), outs[0].slice_mut::<i64>()?);
+    let n = match (p.a.0, ins.first()) {
+        (Some(a), _) => usize::try_from(a).unwrap_or(0),
+        (None, x) => x.map_or(0, In::len),
+    };
+    ensure!(n > 0 || out.is_empty(), "there is nothing to choose from");
+    ensure!(p.replace || out.len() <= n, "{} different numbers cannot be chosen from {n}: use replace", out.len());
+    let random = source(ctx);
+    if !p.weighted {
+        match p.replace {
+            true => random.fill_int(0, n as i64, out),
+            false => out.iter_mut().zip(random.permutation(n)).for_each(|(x, i)| *x = i as i64),
+        }
+        return Ok(());
+    }
+    let mut weights = ins.last().map_or(Ok(Vec::new()), doubles)?;
+    ensure!(weights.len() == n, "there are {} probabilities for {n} numbers", weights.len());
+    ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
+    if p.replace {
+        random.fill_with(out, |_, draws| draws.categorical(weights.iter().copied()) as f64);
+        return Ok(());
+    }
+    for (i, x) in out.iter_mut().enumerate() {
+        ensure!(
+            weights.iter().any(|w| *w > 0.0),
+            "there are fewer numbers of positive probability than are to be chosen"
+        );
+        let hit = random.draws(i as u64).categorical(weights.iter().copied());
+        weights[hit] = 0.0;
+        *x = hit as i64;
+    }
+    Ok(())
+}
+
+params! {
+    /// Parameters of `_npi_multinomial`.
+    pub struct MultinomialParam {
+        /// The number of trials.
+        n: i32 = required, where 0..=i32::MAX;
+        /// The probabilities of the outcomes; None for those in the array `a`.
+        pvals: Untyped<Option<Tuple<f64>>> = (Untyped(None));
+        /// How many experiments there are, as a shape; one by default.
+        size: ShapeOrNone = (ShapeOrNone(None));
+    }
+}
+
+pub static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
+    .doc("How often each outcome occurs in n trials, as int64; the outcomes are the last axis of the result.")
+    .inputs(&[arg("a", "The probabilities of the outcomes, a vector, unless pvals is given.")])
+    .params::<MultinomialParam>()
+    .num_inputs_by(|p| usize::from(p.get::<MultinomialParam>().pvals.0.is_none()))
+    .shape(|p, io| {
+        let p = p.get::<MultinomialParam>();
+        let outcomes = match (&p.pvals.0, io.ins.first()) {
+            (Some(pvals), _) => pvals.0.len() as i64,
+            (None, Some(a)) => match a.ndim() {
+                None => return Ok(()),
+                Some(rank) => {
+                    ensure!(rank == 1, "the probabilities must be a vector, not of shape {a}");
+                    a.dim(0)
+                }
+            },
+            (None, None) => return Ok(()),
+        };
+        let size = p.size.0.as_ref().map_or(&[][..], Shape::dims);
+        io.assign_out(0, &Shape::new(&[size, &[outcomes]].concat()))
+    })
+    .dtype(|_, io| io.assign_out(0, DType::I64))
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<MultinomialParam>();
+        let weights = match &p.pvals.0 {
+            Some(pvals) => pvals.0.clone(),
+            None => ins.first().map_or(Ok(Vec::new()), doubles)?,
+        };
+        ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
+        let head: f64 = weights.iter().rev().skip(1).sum();
+        ensure!(head <= 1.0 + 1e-6, "the probabilities of all outcomes but the last add up to {head}, more than 1");
+        let Some((last, others)) = weights.split_last() else { return Ok(()) };
+        // The last outcome takes what the others leave.
+        let rest = if others.is_empty() { *last } else { (1.0 - head).max(0.0) };
+        let all: Vec<f64> = others.iter().copied().chain([rest]).collect();
+        let random = source(ctx);
+        for (i, counts) in outs[0].slice_mut::<i64>()?.chunks_exact_mut(all.len()).enumerate() {
+            counts.fill(0);
+            let mut draws = random.draws(i as u64);
+            for _ in 0..p.n {
+                counts[draws.categorical(all.iter().copied())] += 1;
+            }
+        }
+        Ok(())
+    })
+    .grad(Grad::Zero)
+    .random();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn numbers(
+        def: &'static OpDef,
+        attrs: &[(&str, &str)],
+        ins: &[ferromx_core::ndarray::NDArray],
+    ) -> Result<Vec<f64>> {
+        Case::new(def, attrs).run1(ins)?.to_vec_as::<f64>()
+    }
+
+    #[test]
+    fn trials_have_their_probability() {
+        let mean = |attrs: &[(&str, &str)]| {
+            let attrs: Vec<_> = attrs.iter().copied().chain([("size", "(20000,)")]).collect();
+            numbers(&BERNOULLI, &attrs, &[]).unwrap().iter().sum::<f64>() / 20000.0
+        };
+        assert!((mean(&[("prob", "0.3"), ("logit", "None"), ("is_logit", "0")]) - 0.3).abs() < 0.02);
+        assert!((mean(&[("prob", "None"), ("logit", "0"), ("is_logit", "1"), ("dtype", "bool")]) - 0.5).abs() < 0.02);
+        let given = [("prob", "None"), ("logit", "None"), ("is_logit", "0")];
+        assert_eq!(numbers(&BERNOULLI, &given, &[array(&[0f32, 1.0], &[2])]).unwrap(), [0.0, 1.0]);
+        assert!(numbers(&BERNOULLI, &given, &[array(&[1.5f32], &[1])]).is_err());
+    }
+
+    #[test]
+    fn choices_with_and_without_replacement() {
+        let mut all = numbers(&CHOICE, &[("a", "5"), ("size", "(5,)"), ("replace", "0")], &[]).unwrap();
+        all.sort_by(f64::total_cmp);
+        assert_eq!(all, [0.0, 1.0, 2.0, 3.0, 4.0]);
+        assert!(numbers(&CHOICE, &[("a", "3"), ("size", "(5,)"), ("replace", "0")], &[]).is_err());
+        let weights = array(&[0f64, 0.25, 0.75], &[3]);
+        let drawn =
+            numbers(&CHOICE, &[("a", "3"), ("size", "(8000,)"), ("weighted", "1")], &[weights.clone()]).unwrap();
+        let share = drawn.iter().filter(|x| **x == 2.0).count() as f64 / 8000.0;
+        assert!(!drawn.contains(&0.0) && (share - 0.75).abs() < 0.03);
+        let attrs = [("a", "None"), ("size", "(2,)"), ("weighted", "1"), ("replace", "0")];
+        let mut two = numbers(&CHOICE, &attrs, &[array(&[9f32; 3], &[3]), weights]).unwrap();
+        two.sort_by(f64::total_cmp);
+        assert_eq!(two, [1.0, 2.0]);
+    }
+
+    #[test]
+    fn counts_add_up_to_the_trials() {
+        let counts = numbers(&MULTINOMIAL, &[("n", "1000"), ("pvals", "(0.2, 0.8)"), ("size", "(3,)")], &[]).unwrap();
+        for pair in counts.chunks(2) {
+            assert_eq!(pair[0] + pair[1], 1000.0);
+            assert!((pair[0] - 200.0).abs() < 60.0);
+        }
+        assert_eq!(numbers(&MULTINOMIAL, &[("n", "7")], &[array(&[1f64, 0.0], &[2])]).unwrap(), [7.0, 0.0]);
+        assert!(numbers(&MULTINOMIAL, &[("n", "7"), ("pvals", "(0.9, 0.9, 0)")], &[]).is_err());
+    }
+}

@@ -1,0 +1,341 @@
+//! Inserting entries along an axis: before one index, before those of a slice, or before those in an array.
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::Lane;
+use ferromx_kernels::movement;
+use ferromx_kernels::reduce::reduce_to_shape;
+
+use super::dynamic::slice_indices;
+use super::{elements, elements_mut};
+use crate::shape::moves::around;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&INSERT_SCALAR, &INSERT_SLICE, &INSERT_TENSOR];
+
+params! {
+    /// Parameters of `_npi_insert_scalar`, `_npi_insert_slice` and `_npi_insert_tensor`.
+    pub struct InsertParam {
+        /// The number that is inserted; there is no array of values then.
+        val: Option<f64> = None;
+        /// The first index of the slice.
+        start: Option<i32> = None;
+        /// The end of the slice.
+        stop: Option<i32> = None;
+        /// The distance between the indices of the slice.
+        step: Option<i32> = None;
+        /// The one index.
+        int_ind: Option<i32> = None;
+        /// The axis along which entries are inserted; by default the array is flattened.
+        axis: Option<i32> = None;
+    }
+}
+
+const ARR: ArgDef = arg("arr", "The array.");
+const VALUES: ArgDef =
+    arg("values", "What is inserted, broadcast to the inserted entries and converted to the type of the array.");
+const OBJ: ArgDef = arg("obj", "The indices in front of which entries are inserted; negative ones count from the end.");
+
+/// Where entries are inserted.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    Index,
+    Slice,
+    Array,
+}
+
+/// Defines one of the operators.
+macro_rules! insert {
+    ($name:ident: $op:literal, $inputs:expr, $where:expr, $doc:literal) => {
+        pub static $name: OpDef = OpDef::new($op)
+            .doc(concat!(
+                "Inserts entries along an axis ",
+                $doc,
+                " Several entries are inserted where there is one index only."
+            ))
+            .inputs($inputs)
+            .params::<InsertParam>()
+            .num_inputs_by(|p| {
+                1 + usize::from(p.get::<InsertParam>().val.is_none()) + usize::from($where == Where::Array)
+            })
+            .input_names_by(|p| {
+                let values = p.get::<InsertParam>().val.is_none().then_some("values");
+                let obj = ($where == Where::Array).then_some("obj");
+                ["arr"].into_iter().chain(values).chain(obj).map(str::to_string).collect()
+            })
+            .shape(|p, io| insert_shape(p, io, $where))
+            .dtype(insert_dtype)
+            .forward(|ctx, ins, outs| insert(ctx, ins, $where, &mut outs[0]))
+            .grad(Grad::Kernel(
+                Backward::new(|ctx, ins, outs| backward(ctx, ins, $where, outs)).inputs(Deps::All),
+                None,
+            ));
+    };
+}
+
+insert!(INSERT_SCALAR: "_npi_insert_scalar", &[ARR, VALUES], Where::Index, "in front of one index.");
+insert!(INSERT_SLICE: "_npi_insert_slice", &[ARR, VALUES], Where::Slice, "in front of each index of a slice.");
+insert!(INSERT_TENSOR: "_npi_insert_tensor", &[ARR, VALUES, OBJ], Where::Array, "in front of each index in an array.");
+
+fn insert_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match io.ins[0].or(io.outs[0]) {
+        Some(d) => {
+            io.assign_in(0, d)?;
+            io.assign_out(0, d)
+        }
+        None => Ok(()),
+    }
+}
+
+/// How the values are seen: their shape with as many axes as the array, after a first axis was moved to the place of `axis`.
+struct Plan {
+    /// The array's lengths (one, if it is flattened) and the axis.
+    dims: Vec<usize>,
+    axis: usize,
+    /// The values' lengths with leading ones.
+    values: Vec<usize>,
+    /// For each axis of the inserted entries the axis of `values`.
+    perm: Vec<usize>,
+    /// How many indices there are, and how many entries are inserted.
+    indices: usize,
+    inserted: usize,
+}
+
+impl Plan {
+    fn new(p: &InsertParam, arr: &Shape, values: &[usize], obj: Option<&Shape>, at: Where) -> Result<Plan> {
+        let (dims, axis) = match p.axis {
+            Some(axis) => (arr.to_usize().to_vec(), Shape::axis(axis.into(), arr.dims().len())?),
+            None => (vec![arr.num_elements()], 0),
+        };
+        let indices = match at {
+            Where::Index => 1,
+            Where::Slice => slice_indices(p.start, p.stop, p.step, dims[axis])?.len(),
+            Where::Array => obj.map_or(1, |o| o.to_usize().iter().product()),
+        };
+        let moved = at == Where::Index || obj.is_some_and(|o| o.dims().is_empty());
+        let rank = dims.len();
+        ensure!(
+            values.len() <= rank,
+            "values of shape {} have more axes than the array, which has {rank}",
+            Shape::from_usize(values)
+        );
+        let values: Vec<usize> = std::iter::repeat_n(1, rank - values.len()).chain(values.iter().copied()).collect();
+        let mut perm: Vec<usize> = (0..rank).collect();
+        if moved {
+            let first = perm.remove(0);
+            perm.insert(axis, first);
+        }
+        let inserted = if indices == 1 { values[perm[axis]] } else { indices };
+        let plan = Plan { dims, axis, values, perm, indices, inserted };
+        for (i, (have, want)) in plan.seen().into_iter().zip(plan.entries()).enumerate() {
+            ensure!(
+                have == want || have == 1,
+                "the values have length {have} along axis {i}, but {want} entries are inserted"
+            );
+        }
+        Ok(plan)
+    }
+
+    /// The shape of the values after their axes were moved.
+    fn seen(&self) -> Vec<usize> {
+        self.perm.iter().map(|i| self.values[*i]).collect()
+    }
+
+    /// The shape of the inserted entries.
+    fn entries(&self) -> Vec<usize> {
+        let mut dims = self.dims.clone();
+        dims[self.axis] = self.inserted;
+        dims
+    }
+
+    /// For each entry of the result whether it is inserted, and which entry of the values or of the array it is.
+    fn sources(&self, p: &InsertParam, obj: Option<&[i64]>, at: Where) -> Result<Vec<(bool, usize)>> {
+        let n = self.dims[self.axis];
+        let given: Vec<i64> = match (at, obj) {
+            (Where::Index, _) => vec![p.int_ind.unwrap_or(0).into()],
+            (Where::Slice, _) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().map(|i| i as i64).collect(),
+            (Where::Array, obj) => obj.unwrap_or(&[]).to_vec(),
+        };
+        let mut places = Vec::with_capacity(given.len());
+        for i in given {
+            let at = if i < 0 { i + n as i64 } else { i };
+            ensure!((0..=n as i64).contains(&at), "index {i} is out of bounds: use -{n} to {n}");
+            places.push(at as usize);
+        }
+        // In front of which entry of the array each inserted entry stands.
+        let mut inserted: Vec<(usize, usize)> = match places[..] {
+            [one] if self.indices == 1 => (0..self.inserted).map(|k| (one, k)).collect(),
+            _ => places.iter().copied().zip(0..).collect(),
+        };
+        inserted.sort_by_key(|(place, _)| *place);
+        let mut sources = Vec::with_capacity(n + inserted.len());
+        let mut next = inserted.into_iter().peekable();
+        for i in 0..=n {
+            while let Some((_, k)) = next.next_if(|(place, _)| *place == i) {
+                sources.push((true, k));
+            }
+            if i < n {
+                sources.push((false, i));
+            }
+        }
+        Ok(sources)
+    }
+}
+
+fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, at: Where) -> Result<()> {
+    let p = p.get::<InsertParam>();
+    if io.ins.iter().any(|s| !s.is_known()) {
+        return Ok(());
+    }
+    let values = if p.val.is_some() { Vec::new() } else { io.ins[1].to_usize().to_vec() };
+    let obj = (at == Where::Array).then(|| io.ins[io.ins.len() - 1].clone());
+    let plan = Plan::new(p, &io.ins[0], &values, obj.as_ref(), at)?;
+    let mut dims: Dims = plan.dims.iter().map(|d| *d as i64).collect();
+    dims[plan.axis] += plan.inserted as i64;
+    if at == Where::Index {
+        plan.sources(p, None, at)?;
+    }
+    io.assign_out(0, &Shape::from(dims))
+}
+
+/// The plan of a call, and where each entry comes from.
+fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<(Plan, Vec<(bool, usize)>)> {
+    let values = if p.val.is_some() { None } else { rest.first() };
+    let obj = if at == Where::Array { rest.last() } else { None };
+    let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
+    let plan = Plan::new(p, arr, &dims, obj.map(In::shape), at)?;
+    let numbers = match obj {
+        None => None,
+        Some(obj) => {
+            let mut numbers = vec![0; obj.len()];
+            i64::load_any(elements(obj)?, 0, &mut numbers);
+            Some(numbers)
+        }
+    };
+    let sources = plan.sources(p, numbers.as_deref(), at)?;
+    Ok((plan, sources))
+}
+
+fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Result<()> {
+    let p = ctx.params::<InsertParam>();
+    let (plan, sources) = prepared(p, ins[0].shape(), &ins[1..], at)?;
+    let (outer, n, inner) = around(&plan.dims, plan.axis);
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let given: Vec<T> = match p.val {
+            Some(number) => vec![T::from_f64(number)],
+            None if ins[1].dtype() == T::DTYPE => ins[1].slice::<T>()?.to_vec(),
+            None => {
+                let mut wide = vec![0.0; ins[1].len()];
+                f64::load_any(elements(&ins[1])?, 0, &mut wide);
+                wide.into_iter().map(T::from_f64).collect()
+            }
+        };
+        let mut moved = vec![T::default(); given.len()];
+        movement::transpose(&given, &plan.values, &plan.perm, &mut moved);
+        let entries = plan.entries();
+        let mut new = vec![T::default(); entries.iter().product()];
+        movement::broadcast_to(&moved, &plan.seen(), (&mut new, &entries));
+        let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
+        let entries = (0..outer).flat_map(|o| sources.iter().map(move |s| (o, *s)));
+        for ((o, (inserted, k)), to) in entries.zip(out.chunks_exact_mut(inner.max(1))) {
+            let (from, length) = if inserted { (&new[..], plan.inserted) } else { (old, n) };
+            to.copy_from_slice(&from[(o * length + k) * inner..][..inner]);
+        }
+        Ok(())
+    }, d => Err(ctx.unsupported(d, &DType::ALL)))
+}
+
+/// The gradients of the entries, put back where they came from; those of the values are summed over what was repeated.
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<InsertParam>();
+    let (plan, sources) = prepared(p, ins[1].shape(), &ins[2..], at)?;
+    let (outer, n, inner) = around(&plan.dims, plan.axis);
+    let mut g = vec![0.0; ins[0].len()];
+    f64::load_any(elements(&ins[0])?, 0, &mut g);
+    let mut old = vec![0.0; outer * n * inner];
+    let mut new = vec![0.0; outer * plan.inserted * inner];
+    let entries = (0..outer).flat_map(|o| sources.iter().map(move |s| (o, *s)));
+    for ((o, (inserted, k)), g) in entries.zip(g.chunks_exact(inner.max(1))) {
+        let (to, length) = if inserted { (&mut new, plan.inserted) } else { (&mut old, n) };
+        to[(o * length + k) * inner..][..inner].copy_from_slice(g);
+    }
+    let has_values = p.val.is_none();
+    for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
+        match k {
+            0 => f64::store_any(&old, elements_mut(out)?),
+            1 if has_values => {
+                let seen = plan.seen();
+                let mut sums = vec![0.0; seen.iter().product()];
+                reduce_to_shape::<f64, f64>(&new, &plan.entries(), &seen, &mut sums);
+                let mut back = vec![0; plan.perm.len()];
+                plan.perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
+                let mut values = vec![0.0; sums.len()];
+                movement::transpose(&sums, &seen, &back, &mut values);
+                f64::store_any(&values, elements_mut(out)?);
+            }
+            1 | 2 => out.bytes_mut()?.fill(0),
+            _ => return Err(Error::Internal("insert has at most three inputs".into())),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::ndarray::NDArray;
+
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn a() -> NDArray {
+        array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3])
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let check = |def, attrs: &[(&str, &str)], rest: &[NDArray]| {
+            Case::new(def, attrs).check_gradient(&[&[a()], rest].concat());
+        };
+        check(&INSERT_SCALAR, &[("int_ind", "1"), ("axis", "1")], &[array(&[7.0, 8.0], &[2])]);
+        check(&INSERT_SCALAR, &[("int_ind", "1"), ("axis", "1")], &[array(&[7.0, 8.0], &[2, 1])]);
+        check(&INSERT_SCALAR, &[("int_ind", "-1"), ("val", "2.5")], &[]);
+        check(&INSERT_SLICE, &[("stop", "4"), ("step", "2")], &[array(&[7.0], &[1])]);
+        check(&INSERT_TENSOR, &[("axis", "1")], &[array(&[7.0, 8.0], &[2]), array(&[2i64, 0], &[2])]);
+        check(&INSERT_TENSOR, &[("axis", "0"), ("val", "1")], &[array(&[1i32], &[1])]);
+    }
+
+    #[test]
+    fn entries_stand_in_front_of_their_indices() {
+        let run = |def, attrs: &[(&str, &str)], rest: &[NDArray]| {
+            Case::new(def, attrs).run1(&[&[a()], rest].concat()).unwrap().to_vec::<f64>().unwrap()
+        };
+        let two = array(&[7.0, 8.0], &[2]);
+        let axis = [("int_ind", "1"), ("axis", "1")];
+        assert_eq!(run(&INSERT_SCALAR, &axis, &[two.clone()]), [0.0, 7.0, 1.0, 2.0, 3.0, 8.0, 4.0, 5.0]);
+        let column = array(&[7.0, 8.0], &[2, 1]);
+        assert_eq!(run(&INSERT_SCALAR, &axis, &[column]), [0.0, 7.0, 8.0, 1.0, 2.0, 3.0, 7.0, 8.0, 4.0, 5.0]);
+        let obj = array(&[2i64, 0], &[2]);
+        assert_eq!(run(&INSERT_TENSOR, &[], &[two, obj]), [8.0, 0.0, 1.0, 7.0, 2.0, 3.0, 4.0, 5.0]);
+        let seven = array(&[7.0], &[1]);
+        assert_eq!(
+            run(&INSERT_SLICE, &[("stop", "4"), ("step", "2")], &[seven]),
+            [7.0, 0.0, 1.0, 7.0, 2.0, 3.0, 4.0, 5.0]
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let error = |attrs: &[(&str, &str)], values: &[i64]| {
+            Case::new(&INSERT_SCALAR, attrs).shapes(&[[2, 3].into(), Shape::new(values)]).unwrap_err().to_string()
+        };
+        assert!(error(&[("int_ind", "4"), ("axis", "1")], &[2]).contains("out of bounds"));
+        assert!(error(&[("int_ind", "1"), ("axis", "0")], &[2]).contains("have length 2 along axis 1"));
+    }
+}

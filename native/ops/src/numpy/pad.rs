@@ -1,0 +1,240 @@
+//! Padding by numbers, by repeated or mirrored elements, or by extremes.
+
+use std::borrow::Cow;
+
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params::ParamValue;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::map::{Arith, Load, Store};
+use ferromx_kernels::movement::{self, Padding};
+use ferromx_kernels::reduce::{self, Max, Min, Number};
+
+use crate::shape::moves::{around, by_size, source, target};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&PAD];
+
+/// The number of elements before and after each axis: `((1, 2), (0, 3))`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PadWidth(pub Vec<(usize, usize)>);
+
+impl ParamValue for PadWidth {
+    fn type_name() -> Cow<'static, str> {
+        "tuple of <Shape(tuple)>".into()
+    }
+
+    fn parse(text: &str) -> std::result::Result<Self, String> {
+        let wrong =
+            || format!("'{text}' is no pad width: write a pair of numbers for each axis, as in ((1, 1), (0, 2))");
+        let inner = text.trim();
+        let inner = inner.strip_prefix(['(', '[']).and_then(|t| t.strip_suffix([')', ']'])).ok_or_else(wrong)?;
+        let mut pairs = Vec::new();
+        let mut rest = inner.trim();
+        while !rest.is_empty() {
+            let end = rest.find([')', ']']).ok_or_else(wrong)?;
+            let pair: Shape = rest[..=end].parse()?;
+            let [before, after] = pair.dims() else { return Err(wrong()) };
+            match (usize::try_from(*before), usize::try_from(*after)) {
+                (Ok(before), Ok(after)) => pairs.push((before, after)),
+                _ => return Err(format!("'{text}' has a negative pad width")),
+            }
+            rest = rest[end + 1..].trim_start().trim_start_matches(',').trim_start();
+        }
+        Ok(PadWidth(pairs))
+    }
+
+    fn print(&self) -> String {
+        let pairs: Vec<_> = self.0.iter().map(|(a, b)| format!("[{a},{b}]")).collect();
+        format!("[{}]", pairs.join(","))
+    }
+}
+
+param_enum! {
+    /// What stands around the array.
+    pub enum PadMode {
+        /// A number.
+        Constant = "constant",
+        /// The nearest element.
+        Edge = "edge",
+        /// The largest element along the axis.
+        Maximum = "maximum",
+        /// The smallest element along the axis.
+        Minimum = "minimum",
+        /// The array mirrored at its border elements.
+        Reflect = "reflect",
+        /// The array mirrored at its borders.
+        Symmetric = "symmetric",
+    }
+}
+
+params! {
+    /// Parameters of `_npi_pad`.
+    pub struct PadParam {
+        /// How many elements stand before and after each axis: one pair for each.
+        pad_width: PadWidth = required;
+        /// What they are.
+        mode: PadMode = (PadMode::Constant);
+        /// The number, where they are constant.
+        constant_value: f64 = 0.0;
+        /// The kind of reflection: only 'even', mirrored elements as they are, is there.
+        reflect_type: String = ("even".to_string());
+    }
+}
+
+pub static PAD: OpDef = OpDef::new("_npi_pad")
+    .doc(
+        "Surrounds an array by numbers, repeated or mirrored elements, or the largest or smallest element along each axis. Padding by \
+         numbers has a gradient.",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .params::<PadParam>()
+    .shape(|p, io| {
+        let p = p.get::<PadParam>();
+        ensure!(p.reflect_type == "even", "reflect_type='{}' is not supported: use 'even'", p.reflect_type);
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let pads = &p.pad_width.0;
+        ensure!(pads.len() == rank, "pad_width has {} pairs, but the array has {rank} axes", pads.len());
+        let mut dims = Dims::new();
+        for (d, (before, after)) in io.ins[0].dims().iter().zip(pads) {
+            let padded = before + after > 0;
+            ensure!(
+                *d != 0 || !padded || p.mode == PadMode::Constant,
+                "an axis without elements cannot be padded by elements: use mode='constant'"
+            );
+            dims.push(if *d < 0 { -1 } else { d + (before + after) as i64 });
+        }
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .forward(pad)
+    .grad(Grad::Kernel(Backward::new(pad_backward), None));
+
+fn pad(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (p, dims) = (ctx.params::<PadParam>(), ins[0].shape().to_usize());
+    if outs[0].is_empty() {
+        return Ok(());
+    }
+    let pads = &p.pad_width.0;
+    if p.mode == PadMode::Constant {
+        return dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            let mode = Padding::Constant(T::from_f64(p.constant_value));
+            movement::pad(ins[0].slice::<T>()?, &dims, pads, mode, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, &DType::ALL)));
+    }
+    if matches!(p.mode, PadMode::Maximum | PadMode::Minimum) {
+        return dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            let largest = p.mode == PadMode::Maximum;
+            extremes::<T, <T as Arith>::Lane>(ins[0].slice()?, &dims, pads, largest, outs[0].slice_mut()?);
+            Ok(())
+        }, d => Err(ctx.unsupported(d, &DType::ALL)));
+    }
+    by_size!(ins[0].dtype(), |T| {
+        let mode = match p.mode {
+            PadMode::Reflect => Padding::<T>::Reflect,
+            PadMode::Symmetric => Padding::Symmetric,
+            _ => Padding::Edge,
+        };
+        movement::pad(source::<T>(&ins[0])?, &dims, pads, mode, target::<T>(&mut outs[0])?);
+    });
+    Ok(())
+}
+
+/// Pads axis by axis by the extreme element along it; later axes see what earlier ones added.
+fn extremes<T, C>(x: &[T], dims: &[usize], pads: &[(usize, usize)], largest: bool, out: &mut [T])
+where
+    T: Element + Load<C> + Store<C>,
+    C: Number,
+{
+    let (mut now, mut dims) = (x.to_vec(), dims.to_vec());
+    for (axis, (before, after)) in pads.iter().enumerate() {
+        let (outer, n, inner) = around(&dims, axis);
+        let mut extreme = vec![T::default(); outer * inner];
+        if largest {
+            reduce::reduce::<Max, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
+        } else {
+            reduce::reduce::<Min, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
+        }
+        let mut next = Vec::with_capacity(outer * (n + before + after) * inner);
+        for o in 0..outer {
+            let row = &extreme[o * inner..(o + 1) * inner];
+            (0..*before).for_each(|_| next.extend_from_slice(row));
+            next.extend_from_slice(&now[o * n * inner..(o + 1) * n * inner]);
+            (0..*after).for_each(|_| next.extend_from_slice(row));
+        }
+        dims[axis] = n + before + after;
+        now = next;
+    }
+    out.copy_from_slice(&now);
+}
+
+fn pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<PadParam>();
+    if p.mode != PadMode::Constant {
+        return Err(Error::Unsupported(format!(
+            "padding with mode='{}' has no gradient: use mode='constant', or join copies",
+            p.mode.print()
+        )));
+    }
+    let (from, to) = (ins[0].shape().to_usize(), outs[0].shape().to_usize());
+    let begin: Vec<usize> = p.pad_width.0.iter().map(|(before, _)| *before).collect();
+    by_size!(ins[0].dtype(), |T| {
+        let to = (target::<T>(&mut outs[0])?, &to[..]);
+        movement::slice((source::<T>(&ins[0])?, &from), &begin, &vec![1; begin.len()], to);
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    fn padded(mode: &str, width: &str) -> Vec<f64> {
+        let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+        let case = Case::new(&PAD, &[("pad_width", width), ("mode", mode), ("constant_value", "7")]);
+        case.run1(&[x]).unwrap().to_vec::<f64>().unwrap()
+    }
+
+    #[test]
+    fn every_mode() {
+        for (mode, want) in [
+            ("constant", [7.0, 7.0, 7.0, 7.0, 7.0, 0.0, 1.0, 2.0, 7.0, 3.0, 4.0, 5.0]),
+            ("edge", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
+            ("reflect", [4.0, 3.0, 4.0, 5.0, 1.0, 0.0, 1.0, 2.0, 4.0, 3.0, 4.0, 5.0]),
+            ("symmetric", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
+            ("maximum", [5.0, 3.0, 4.0, 5.0, 2.0, 0.0, 1.0, 2.0, 5.0, 3.0, 4.0, 5.0]),
+            ("minimum", [0.0, 0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0]),
+        ] {
+            assert_eq!(padded(mode, "((1, 0), (1, 0))"), want, "{mode}");
+        }
+        assert_eq!(padded("symmetric", "((0, 0), (0, 4))")[..7], [0.0, 1.0, 2.0, 2.0, 1.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn widths_and_mistakes() {
+        assert_eq!(PadWidth::parse("((1,2),(0,3))").unwrap(), PadWidth(vec![(1, 2), (0, 3)]));
+        assert_eq!(PadWidth::parse("[[1, 2]]").unwrap().print(), "[[1,2]]");
+        assert_eq!(PadWidth::parse("()").unwrap(), PadWidth(vec![]));
+        for bad in ["1", "((1,),(2,))", "((-1, 0))", "((1, 2)"] {
+            assert!(PadWidth::parse(bad).is_err(), "{bad}");
+        }
+        let shapes = |attrs: &[(&str, &str)], dims: &[i64]| Case::new(&PAD, attrs).shapes(&[Shape::new(dims)]);
+        assert!(shapes(&[("pad_width", "((1, 1),)")], &[2, 3]).unwrap_err().to_string().contains("2 axes"));
+        assert!(shapes(&[("pad_width", "((1, 1),)"), ("mode", "edge")], &[0]).is_err());
+        assert_eq!(shapes(&[("pad_width", "((1, 1),)")], &[0]).unwrap(), [Shape::new(&[2])]);
+    }
+
+    #[test]
+    fn constants_have_a_gradient() {
+        let x = array(&[0f64, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
+        let case = |mode| Case::new(&PAD, &[("pad_width", "((1, 2), (2, 1))"), ("mode", mode)]);
+        case("constant").check_gradient(std::slice::from_ref(&x));
+        let g = array(&[1f64; 30], &[5, 6]);
+        assert!(case("edge").backward(&[x], &[g]).unwrap_err().to_string().contains("no gradient"));
+    }
+}

@@ -1,0 +1,523 @@
+//! Random numbers whose distributions have numbers or arrays as parameters.
+//!
+//! A parameter that is `None` is given as an array, and the arrays are broadcast. The result is a function of the parameters and of
+//! noise that does not depend on them; the noise is a hidden output, from which the derivatives by the parameters follow.
+
+use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{FloatDType, OpParams, Params, ShapeOrNone};
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::{Lane, Store};
+use ferromx_kernels::movement;
+use ferromx_kernels::reduce::reduce_to_shape;
+use ferromx_kernels::rng::{Draws, Philox};
+
+use super::elements;
+use crate::broadcast::binary::broadcast_two;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[
+    &UNIFORM,
+    &UNIFORM_N,
+    &NORMAL,
+    &NORMAL_N,
+    &GUMBEL,
+    &LOGISTIC,
+    &GAMMA,
+    &EXPONENTIAL,
+    &RAYLEIGH,
+    &PARETO,
+    &WEIBULL,
+    &POWER,
+];
+
+/// What the operators of this file read from their parameters.
+trait Distribution: OpParams {
+    /// The parameters of the distribution; `None` stands for an array.
+    fn given(&self) -> Vec<Option<f64>>;
+    /// The shape that was asked for.
+    fn size(&self) -> &ShapeOrNone;
+    /// The type of the result.
+    fn dtype(&self) -> DType {
+        DType::F32
+    }
+}
+
+params! {
+    /// Parameters of `_npi_uniform` and `_npi_uniform_n`.
+    pub struct UniformParam {
+        /// The lower bound.
+        low: Option<f32> = required;
+        /// The upper bound.
+        high: Option<f32> = required;
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+        /// The element type.
+        dtype: FloatDType = (FloatDType(DType::F32));
+    }
+}
+
+impl Distribution for UniformParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.low, self.high].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+    fn dtype(&self) -> DType {
+        self.dtype.0
+    }
+}
+
+params! {
+    /// Parameters of `_npi_normal` and `_npi_normal_n`.
+    pub struct NormalParam {
+        /// The mean.
+        loc: Option<f32> = required;
+        /// The standard deviation, not negative.
+        scale: Option<f32> = required;
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+        /// The element type.
+        dtype: FloatDType = (FloatDType(DType::F32));
+    }
+}
+
+impl Distribution for NormalParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+    fn dtype(&self) -> DType {
+        self.dtype.0
+    }
+}
+
+params! {
+    /// Parameters of `_npi_gumbel` and `_npi_logistic`.
+    pub struct LocScaleParam {
+        /// The location.
+        loc: Option<f32> = required;
+        /// The scale, not negative.
+        scale: Option<f32> = required;
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+    }
+}
+
+impl Distribution for LocScaleParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+}
+
+params! {
+    /// Parameters of `_npi_gamma`.
+    pub struct GammaParam {
+        /// The shape of the distribution, positive.
+        shape: Option<f32> = required;
+        /// Its scale.
+        scale: Option<f32> = required;
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+        /// The element type.
+        dtype: FloatDType = (FloatDType(DType::F32));
+    }
+}
+
+impl Distribution for GammaParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.shape, self.scale].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+    fn dtype(&self) -> DType {
+        self.dtype.0
+    }
+}
+
+params! {
+    /// Parameters of `_npi_exponential` and `_npi_rayleigh`.
+    pub struct ScaleParam {
+        /// The scale, not negative.
+        scale: Option<f32> = (Some(1.0));
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+    }
+}
+
+impl Distribution for ScaleParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.scale].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+}
+
+params! {
+    /// Parameters of `_npi_pareto` and `_npi_weibull`.
+    pub struct ExponentParam {
+        /// The exponent, positive.
+        a: Option<f32> = None;
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+        /// The device, such as `cpu(0)`.
+        ctx: String = ("cpu".to_string());
+    }
+}
+
+impl Distribution for ExponentParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.a].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+}
+
+params! {
+    /// Parameters of `_npi_powerd`.
+    pub struct PowerParam {
+        /// The exponent, positive.
+        a: Option<f32> = None;
+        /// The shape of the result, to which arrays are broadcast; by default theirs.
+        size: ShapeOrNone = (ShapeOrNone(None));
+    }
+}
+
+impl Distribution for PowerParam {
+    fn given(&self) -> Vec<Option<f64>> {
+        [self.a].map(|p| p.map(f64::from)).to_vec()
+    }
+    fn size(&self) -> &ShapeOrNone {
+        &self.size
+    }
+}
+
+const ONE: &[ArgDef] = &[arg("input1", "The parameter, if it is not given as a number.")];
+const TWO: &[ArgDef] = &[
+    arg("input1", "The first parameter that is not given as a number."),
+    arg("input2", "The second parameter, if neither is given as a number."),
+];
+
+/// Number of arrays.
+fn arrays<P: Distribution>(p: &Params) -> usize {
+    p.get::<P>().given().iter().filter(|g| g.is_none()).count()
+}
+
+/// The result has the size that is asked for, else that of the arrays; with `in_front` the former before the latter.
+fn sample_shape<P: Distribution>(p: &Params, io: &mut ShapeIo<'_>, in_front: bool) -> Result<()> {
+    let mut common = Shape::new(&[]);
+    for s in io.ins.iter() {
+        if !s.ndim_is_known() {
+            return Ok(());
+        }
+        common = broadcast_two(&common, s)?;
+    }
+    let out = match &p.get::<P>().size().0 {
+        Some(size) if in_front => Shape::new(&[size.dims(), common.dims()].concat()),
+        Some(size) => {
+            let whole = broadcast_two(&common, size)?;
+            ensure!(whole == *size, "parameters of shape {common} do not fit size={size}");
+            whole
+        }
+        None => common,
+    };
+    (0..io.outs.len()).try_for_each(|k| io.assign_out(k, &out))
+}
+
+fn sample_dtype<P: Distribution>(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    (0..io.outs.len()).try_for_each(|k| io.assign_out(k, p.get::<P>().dtype()))
+}
+
+/// Calls `f` with a parameter in the shape of the result.
+fn parameters<P: Distribution>(ctx: &OpCtx<'_>, arrays: &[In<'_>], shape: &[usize]) -> Result<Vec<Vec<f64>>> {
+    let mut rest = arrays.iter();
+    let n: usize = shape.iter().product();
+    let value = |given: Option<f64>| -> Result<Vec<f64>> {
+        let Some(x) = (if given.is_none() { rest.next() } else { None }) else {
+            return Ok(vec![given.unwrap_or(f64::NAN); n]);
+        };
+        let mut small = vec![0.0; x.len()];
+        f64::load_any(elements(x)?, 0, &mut small);
+        let mut all = vec![0.0; n];
+        movement::broadcast_to(&small, &x.shape().to_usize(), (&mut all, shape));
+        Ok(all)
+    };
+    ctx.params::<P>().given().into_iter().map(value).collect()
+}
+
+/// A distribution: which parameters are valid, its noise, its value, and the derivatives by its parameters.
+trait Law: 'static {
+    /// What the parameters must fulfil.
+    const RULE: &'static str;
+    /// Whether they do.
+    fn valid(p: [f64; 2]) -> bool;
+    /// The noise, which may depend on parameters that have no derivative.
+    fn noise(p: [f64; 2], draws: &mut Draws) -> f64;
+    /// The value.
+    fn value(p: [f64; 2], z: f64) -> f64;
+    /// Fills an array with values of constant parameters, where that is faster than one by one.
+    fn fill<T: Store<f32> + Store<f64>>(_p: [f64; 2], _random: &Philox, _out: &mut [T]) -> bool {
+        false
+    }
+    /// The derivatives of the value.
+    fn slopes(_p: [f64; 2], _z: f64) -> [f64; 2] {
+        [0.0; 2]
+    }
+}
+
+/// Parameters `i` of all; a distribution of one has no second.
+fn at(p: &[Vec<f64>], i: usize) -> [f64; 2] {
+    [p[0][i], p.get(1).map_or(0.0, |p| p[i])]
+}
+
+fn sample<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let shape = outs[0].shape().to_usize();
+    let key = ctx.random.next_key();
+    let random = Philox::new(key.seed, key.stream);
+    if ins.is_empty() && fill_constant::<P, L>(ctx, &random, outs)? {
+        return Ok(());
+    }
+    let p = parameters::<P>(ctx, ins, &shape)?;
+    let bad = (0..outs[0].len()).find(|i| !L::valid(at(&p, *i)));
+    ensure!(bad.is_none(), "{} is expected; there is a parameter outside of this range", L::RULE);
+    let mut noise = vec![0f64; outs[0].len()];
+    random.fill_with(&mut noise, |i, draws| L::noise(at(&p, i), draws));
+    for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
+        dispatch!(out.dtype(), T in [f32, f64, f16] => {
+            for (i, x) in out.slice_mut::<T>()?.iter_mut().enumerate() {
+                *x = T::from_f64(if k == 0 { L::value(at(&p, i), noise[i]) } else { noise[i] });
+            }
+        }, d => return Err(ctx.unsupported(d, DType::FLOATS)));
+    }
+    Ok(())
+}
+
+/// Fills the result in bulk if the law can. Nothing depends on the noise then.
+fn fill_constant<P: Distribution, L: Law>(ctx: &OpCtx<'_>, random: &Philox, outs: &mut [Out<'_>]) -> Result<bool> {
+    let p = parameters::<P>(ctx, &[], &[1])?;
+    ensure!(L::valid(at(&p, 0)), "{} is expected; there is a parameter outside of this range", L::RULE);
+    let filled = dispatch!(outs[0].dtype(), T in [f32, f64, f16] => {
+        L::fill(at(&p, 0), random, outs[0].slice_mut::<T>()?)
+    }, d => return Err(ctx.unsupported(d, DType::FLOATS)));
+    if let Some(noise) = outs.get_mut(1).filter(|o| filled && o.wanted()) {
+        noise.bytes_mut()?.fill(0);
+    }
+    Ok(filled)
+}
+
+fn backward<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let shape = ins[0].shape().to_usize();
+    let n = outs.len();
+    let p = parameters::<P>(ctx, &ins[1..1 + n], &shape)?;
+    let wide = |x: &In<'_>| -> Result<Vec<f64>> {
+        let mut all = vec![0.0; x.len()];
+        f64::load_any(elements(x)?, 0, &mut all);
+        Ok(all)
+    };
+    let (g, z) = (wide(&ins[0])?, wide(ins.last().ok_or_else(|| Error::Internal("no noise".into()))?)?);
+    let places = ctx.params::<P>().given().into_iter().enumerate().filter(|(_, given)| given.is_none());
+    for ((k, _), out) in places.zip(outs).filter(|(_, out)| out.wanted()) {
+        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::slopes(at(&p, i), z[i])[k]).collect();
+        let mut sums = vec![0.0; out.len()];
+        reduce_to_shape::<f64, f64>(&all, &shape, &out.shape().to_usize(), &mut sums);
+        f64::store_any(&sums, super::elements_mut(out)?);
+    }
+    Ok(())
+}
+
+/// Defines the law of a distribution, with derivatives where there are any.
+macro_rules! law {
+    ($(#[$doc:meta])* $name:ident: $rule:literal, valid |$p:pat_param| $valid:expr, noise |$q:pat_param, $draws:ident| $noise:expr,
+     value |$r:pat_param, $z:ident| $value:expr $(, slopes |$s:pat_param, $y:ident| $slopes:expr)? $(, fill $fill:ident)?) => {
+        $(#[$doc])*
+        struct $name;
+        impl Law for $name {
+            const RULE: &'static str = $rule;
+            fn valid($p: [f64; 2]) -> bool { $valid }
+            fn noise($q: [f64; 2], $draws: &mut Draws) -> f64 { $noise }
+            fn value($r: [f64; 2], $z: f64) -> f64 { $value }
+            $(fn slopes($s: [f64; 2], $y: f64) -> [f64; 2] { $slopes })?
+            $(fn fill<T: Store<f32> + Store<f64>>([a, b]: [f64; 2], random: &Philox, out: &mut [T]) -> bool {
+                random.$fill(a, b, out);
+                true
+            })?
+        }
+    };
+}
+
+law!(
+    /// `low + (high - low) u`.
+    Uniform: "any bounds", valid |_| true, noise |_, draws| draws.uniform(), value |[low, high], u| low + (high - low) * u,
+    fill fill_uniform);
+law!(
+    /// `loc + scale z`.
+    Normal: "scale >= 0", valid |[_, s]| s >= 0.0, noise |_, draws| draws.normal(), value |[m, s], z| m + s * z,
+    slopes |_, z| [1.0, z], fill fill_normal);
+law!(
+    /// `loc - scale ln e`.
+    Gumbel: "scale >= 0", valid |[_, s]| s >= 0.0, noise |_, draws| -draws.exponential().ln(), value |[m, s], z| m + s * z,
+    slopes |_, z| [1.0, z]);
+law!(
+    /// `loc + scale ln(u / (1 - u))`.
+    Logistic: "scale >= 0", valid |[_, s]| s >= 0.0,
+    noise |_, draws| {
+        let u = draws.uniform();
+        (u / (1.0 - u)).ln()
+    },
+    value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
+law!(
+    /// Marsaglia and Tsang's method.
+    Gamma: "shape > 0 and scale >= 0", valid |[a, s]| a > 0.0 && s >= 0.0, noise |[a, _], draws| draws.gamma(a),
+    value |[_, s], z| s * z);
+law!(
+    /// `scale e`.
+    Exponential: "scale >= 0", valid |[s, _]| s >= 0.0, noise |_, draws| draws.exponential(), value |[s, _], e| s * e,
+    slopes |_, e| [e, 0.0]);
+law!(
+    /// `scale sqrt(2 e)`.
+    Rayleigh: "scale >= 0", valid |[s, _]| s >= 0.0, noise |_, draws| (2.0 * draws.exponential()).sqrt(),
+    value |[s, _], z| s * z, slopes |_, z| [z, 0.0]);
+law!(
+    /// `exp(e / a) - 1`.
+    Pareto: "a > 0", valid |[a, _]| a > 0.0, noise |_, draws| draws.exponential(), value |[a, _], e| (e / a).exp_m1(),
+    slopes |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
+law!(
+    /// `e^(1 / a)`.
+    Weibull: "a > 0", valid |[a, _]| a > 0.0, noise |_, draws| draws.exponential(), value |[a, _], e| e.powf(1.0 / a),
+    slopes |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
+law!(
+    /// `(1 - exp(-e))^(1 / a)`.
+    Power: "a > 0", valid |[a, _]| a > 0.0, noise |_, draws| draws.exponential(),
+    value |[a, _], e| (-(-e).exp_m1()).powf(1.0 / a));
+
+/// Defines an operator; `hidden` keeps the noise for the gradient.
+macro_rules! random_op {
+    ($name:ident: $op:literal ($I:ident), $P:ident, $L:ident, $in_front:literal, hidden, $doc:literal) => {
+        random_op!(@def $name, $op, $I, $P, $L, $in_front, $doc, |def| def.outputs(|_| 2).visible(|_| 1).grad(Grad::Kernel(
+            Backward::new(backward::<$P, $L>).inputs(Deps::All).outputs(Deps::Some(&[1])),
+            None,
+        )));
+    };
+    ($name:ident: $op:literal ($I:ident), $P:ident, $L:ident, $in_front:literal, zero, $doc:literal) => {
+        random_op!(@def $name, $op, $I, $P, $L, $in_front, $doc, |def| def.grad(Grad::Zero));
+    };
+    (@def $name:ident, $op:literal, $I:ident, $P:ident, $L:ident, $in_front:literal, $doc:literal, |$def:ident| $more:expr) => {
+        pub static $name: OpDef = {
+            let $def = OpDef::new($op)
+                .doc(concat!("Random numbers: ", $doc, " Parameters that are None are given as arrays, which are broadcast."))
+                .inputs($I)
+                .params::<$P>()
+                .num_inputs_by(arrays::<$P>)
+                .shape(|p, io| sample_shape::<$P>(p, io, $in_front))
+                .dtype(sample_dtype::<$P>)
+                .forward(sample::<$P, $L>)
+                .random();
+            $more
+        };
+    };
+}
+
+random_op!(UNIFORM: "_npi_uniform" (TWO), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
+random_op!(UNIFORM_N: "_npi_uniform_n" (TWO), UniformParam, Uniform, true, zero,
+    "uniformly distributed from low to high, in an array of shape size for each element of the parameters, in front of their axes.");
+random_op!(NORMAL: "_npi_normal" (TWO), NormalParam, Normal, false, hidden,
+    "normally distributed with mean loc and standard deviation scale.");
+random_op!(NORMAL_N: "_npi_normal_n" (TWO), NormalParam, Normal, true, hidden,
+    "normally distributed with mean loc and standard deviation scale, in an array of shape size for each element of the parameters, in front of their axes.");
+random_op!(GUMBEL: "_npi_gumbel" (TWO), LocScaleParam, Gumbel, false, hidden, "of the Gumbel distribution, loc - scale ln(-ln u).");
+random_op!(LOGISTIC: "_npi_logistic" (TWO), LocScaleParam, Logistic, false, hidden,
+    "of the logistic distribution, loc + scale ln(u / (1 - u)).");
+random_op!(GAMMA: "_npi_gamma" (TWO), GammaParam, Gamma, false, zero, "of the gamma distribution of a shape and a scale.");
+random_op!(EXPONENTIAL: "_npi_exponential" (ONE), ScaleParam, Exponential, false, hidden,
+    "of the exponential distribution with mean scale.");
+random_op!(RAYLEIGH: "_npi_rayleigh" (ONE), ScaleParam, Rayleigh, false, hidden, "of the Rayleigh distribution, scale sqrt(-2 ln u).");
+random_op!(PARETO: "_npi_pareto" (ONE), ExponentParam, Pareto, false, hidden,
+    "of the Pareto distribution of the second kind (Lomax), u^(-1/a) - 1.");
+random_op!(WEIBULL: "_npi_weibull" (ONE), ExponentParam, Weibull, false, hidden, "of the Weibull distribution, (-ln u)^(1/a).");
+random_op!(POWER: "_npi_powerd" (ONE), PowerParam, Power, false, zero, "with density a x^(a - 1) from 0 to 1: u^(1/a).");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    const N: usize = 40_000;
+
+    fn draw(def: &'static OpDef, attrs: &[(&str, &str)]) -> Vec<f64> {
+        let size = format!("({N},)");
+        let attrs: Vec<_> = attrs.iter().copied().chain([("size", size.as_str())]).collect();
+        Case::new(def, &attrs).run1(&[]).unwrap().to_vec_as::<f64>().unwrap()
+    }
+
+    #[test]
+    fn moments_are_those_of_the_distributions() {
+        let two = |a: &'static str, b: &'static str, x, y| [(a, x), (b, y)];
+        let pi = std::f64::consts::PI;
+        for (x, mean, variance) in [
+            (draw(&UNIFORM, &two("low", "high", "-1", "3")), 1.0, 16.0 / 12.0),
+            (draw(&NORMAL, &two("loc", "scale", "2", "3")), 2.0, 9.0),
+            (draw(&GUMBEL, &two("loc", "scale", "1", "2")), 1.0 + 2.0 * 0.577_215_664_9, pi * pi / 6.0 * 4.0),
+            (draw(&LOGISTIC, &two("loc", "scale", "1", "2")), 1.0, pi * pi / 3.0 * 4.0),
+            (draw(&GAMMA, &two("shape", "scale", "3", "2")), 6.0, 12.0),
+            (draw(&EXPONENTIAL, &[("scale", "2")]), 2.0, 4.0),
+            (draw(&RAYLEIGH, &[("scale", "2")]), 2.0 * (pi / 2.0).sqrt(), (4.0 - pi) / 2.0 * 4.0),
+            (draw(&PARETO, &[("a", "5")]), 0.25, 5.0 / (16.0 * 3.0)),
+            (draw(&WEIBULL, &[("a", "1")]), 1.0, 1.0),
+            (draw(&POWER, &[("a", "3")]), 0.75, 3.0 / (16.0 * 5.0)),
+        ] {
+            let n = x.len() as f64;
+            let m = x.iter().sum::<f64>() / n;
+            let v = x.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n;
+            assert!((m - mean).abs() < 5.0 * (variance / n).sqrt(), "mean {m}, expected {mean}");
+            assert!((v / variance - 1.0).abs() < 0.12, "variance {v}, expected {variance}");
+        }
+    }
+
+    #[test]
+    fn arrays_are_broadcast_and_have_gradients() {
+        let case = Case::new(&NORMAL, &[("loc", "None"), ("scale", "None"), ("dtype", "float64")]);
+        let ins = [array(&[0.0, 10.0], &[2, 1]), array(&[1.0, 0.0, 2.0], &[3])];
+        let y = case.run1(&ins).unwrap();
+        assert_eq!((y.shape(), y.to_vec::<f64>().unwrap()[4]), (&[2, 3].into(), 10.0));
+        case.check_gradient(&ins);
+        for def in [&PARETO, &WEIBULL] {
+            Case::new(def, &[("a", "None")]).backward(&[array(&[2.0], &[1])], &[array(&[1f32], &[1])]).unwrap();
+        }
+        let shape = |def, attrs: &[(&str, &str)]| Case::new(def, attrs).shapes(&[[2, 1].into(), [3].into()]);
+        let both = [("low", "None"), ("high", "None"), ("size", "(4,)")];
+        assert_eq!(shape(&UNIFORM_N, &both).unwrap()[0], [4, 2, 3].into());
+        assert!(shape(&UNIFORM, &both).is_err());
+    }
+
+    #[test]
+    fn parameters_outside_their_range_are_refused() {
+        let error = |def, attrs: &[(&str, &str)]| Case::new(def, attrs).run1(&[]).unwrap_err().to_string();
+        assert!(error(&NORMAL, &[("loc", "0"), ("scale", "-1")]).contains("scale >= 0"));
+        assert!(error(&PARETO, &[("a", "0")]).contains("a > 0"));
+        close(&[draw(&UNIFORM, &[("low", "2"), ("high", "2")])[0]], &[2.0], 0.0);
+    }
+}
