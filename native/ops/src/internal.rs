@@ -3,14 +3,12 @@
 use std::borrow::Cow;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Grad, GradGraph, GradNode};
-use ferromx_core::op::{ArgDef, OpCtx, OpDef};
+use ferromx_core::op::{ArgDef, OpDef};
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, ParamValue};
-use ferromx_core::storage::{In, Out};
 
 /// The operators of this family.
-pub static OPS: &[&OpDef] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NATIVE, &CROSS_DEVICE_COPY, &NO_GRADIENT];
+pub static OPS: &[&OpDef] = &[&CACHED_OP, &CACHED_OP_THREAD_SAFE, &NDARRAY, &NATIVE, &NO_GRADIENT];
 
 const ARRAYS: &[ArgDef] = &[ArgDef { name: "data", doc: "The inputs.", type_string: "NDArray-or-Symbol[]" }];
 
@@ -100,19 +98,3 @@ pub static NO_GRADIENT: OpDef = OpDef::new("_NoGradient")
     .doc("Stands for a gradient that is not there. It cannot be called by name.")
     .inputs(&[])
     .params::<AbsentParam>();
-
-/// A copy from device to device.
-pub static CROSS_DEVICE_COPY: OpDef = OpDef::new("_CrossDeviceCopy")
-    .doc("Copies its input to where its output is. The devices of this build share one memory.")
-    .inputs(&[])
-    .num_inputs_by(|_| 1)
-    .input_names_by(|_| vec!["data".into()])
-    .forward(copy)
-    .grad(Grad::Compose(|g: &mut dyn GradGraph, n: &GradNode<'_>| {
-        Ok(vec![Some(g.apply1("_copy", &[n.ograds[0]], &[])?)])
-    }));
-
-fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
-    Ok(())
-}
