@@ -13,7 +13,6 @@ use ferromx_core::dtype::DType;
 use ferromx_core::file_format::{self, Loaded};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
-use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
 use ferromx_runtime::executor::{Bound, Executor};
@@ -89,7 +88,7 @@ fn a_loaded_array_file_is_saved_with_the_same_bytes() {
         "lenet-0030.params",
     ] {
         let loaded = file_format::load(&path(file)).unwrap();
-        let arrays: Vec<Array> = loaded.arrays.into_iter().map(Option::unwrap).collect();
+        let arrays: Vec<_> = loaded.arrays.into_iter().map(Option::unwrap).collect();
         let copy = std::env::temp_dir().join(format!("ferromx-{}-{file}", std::process::id()));
         file_format::save(copy.to_str().unwrap(), &arrays, &loaded.names).unwrap();
         let saved = fs::read(&copy).unwrap();

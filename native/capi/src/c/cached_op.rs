@@ -7,9 +7,10 @@ use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_runtime::imperative::{CachedOp, Tensor};
 
-use super::args::{count, get, id, pairs, put, raw, tensors};
+use super::args::{count, id, pairs, put, raw, tensors};
 use super::guard;
-use super::ret::{invoked, put_handle};
+use super::imperative::with_outputs;
+use super::ret::put_handle;
 use super::types::{CachedOpHandle, CachedOpMonitorCallback, NDArrayHandle, SymbolHandle};
 use crate::handle::{self, Object, cached_op, insert, insert_tensor, symbol};
 
@@ -34,18 +35,7 @@ fn invoke(
 ) -> Result<*const c_int> {
     let op = cached_op(id(handle))?;
     let inputs = tensors(inputs, count(num_inputs, "num_inputs")?, "inputs")?;
-    let given = get(outputs, "outputs")?;
-    if given.is_null() {
-        put(num_outputs, 0, "num_outputs")?;
-        let results = op.call(&inputs, &[])?;
-        put(num_outputs, results.len() as c_int, "num_outputs")?;
-        let (handles, storage_types) = invoked(results.into_iter().map(insert_tensor));
-        put(outputs, handles, "outputs")?;
-        return Ok(storage_types);
-    }
-    let n = count(get(num_outputs, "num_outputs")?, "num_outputs")?;
-    op.call(&inputs, &tensors(given, n, "outputs")?)?;
-    Ok(invoked(std::iter::repeat_n(0, n)).1)
+    with_outputs(outputs, num_outputs, |given| op.call(&inputs, given))
 }
 
 /// Makes an operator of a graph; its inputs are the graph's variables.

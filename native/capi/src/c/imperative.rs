@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use ferromx_core::error::Result;
-use ferromx_runtime::imperative::{self, Tensor};
+use ferromx_runtime::imperative::{self, Tensor, Tensors};
 
 use super::args::{count, get, id, pairs, put, tensors};
 use super::guard;
@@ -23,10 +23,19 @@ fn invoke(
     let inputs = tensors(inputs, count(num_inputs, "num_inputs")?, "inputs")?;
     let pairs = pairs(keys, values, count(num_params, "num_params")?)?;
     let attrs = pairs.iter().map(|(k, v)| (&**k, &**v));
+    with_outputs(outputs, num_outputs, |given| imperative::call(name, attrs, &inputs, given))
+}
+
+/// Runs a call whose outputs are new arrays if `*outputs` is null, and else the given ones; returns their storage types.
+pub(super) fn with_outputs(
+    outputs: *mut *mut NDArrayHandle,
+    num_outputs: *mut c_int,
+    call: impl FnOnce(&[Arc<Tensor>]) -> Result<Tensors>,
+) -> Result<*const c_int> {
     let given = get(outputs, "outputs")?;
     if given.is_null() {
         put(num_outputs, 0, "num_outputs")?;
-        let results = imperative::call(name, attrs, &inputs, &[])?;
+        let results = call(&[])?;
         put(num_outputs, results.len() as c_int, "num_outputs")?;
         let (handles, storage_types) = invoked(results.into_iter().map(|t| {
             let storage_type = storage_type(&t);
@@ -37,7 +46,7 @@ fn invoke(
     }
     let n = count(get(num_outputs, "num_outputs")?, "num_outputs")?;
     let given = tensors(given, n, "outputs")?;
-    imperative::call(name, attrs, &inputs, &given)?;
+    call(&given)?;
     Ok(invoked(given.iter().map(|t| (0, storage_type(t)))).1)
 }
 

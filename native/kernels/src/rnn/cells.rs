@@ -39,7 +39,7 @@ per_isa! {
 /// The limit of a cell state.
 #[inline(always)]
 fn limit<T: Element>(c: T, min: T, max: T, nan: bool) -> T {
-    let low = if c < min || (nan && c != c) { min } else { c };
+    let low = if c < min || (nan && c.partial_cmp(&c).is_none()) { min } else { c };
     if low > max { max } else { low }
 }
 

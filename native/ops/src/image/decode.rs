@@ -127,7 +127,7 @@ fn damaged(format: &str, e: impl std::fmt::Display) -> Error {
 
 fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usize)> {
     let (width, height) = size.ok_or_else(|| damaged(format, "it has no size"))?;
-    let pixels = width.checked_mul(height).unwrap_or(usize::MAX);
+    let pixels = width.saturating_mul(height);
     if pixels == 0 || pixels > MAX_PIXELS {
         return Err(Error::Format(format!(
             "a {format} picture of {width} x {height} pixels is refused: between 1 and {MAX_PIXELS} pixels are expected"

@@ -9,9 +9,9 @@ fn picture() -> ferromx_core::ndarray::NDArray {
 fn gradients_of_the_linear_ones() {
     let x = crate::testing::cast(&picture(), ferromx_core::dtype::DType::F64);
     Case::new(&transform::CROP, &[("x", "1"), ("y", "0"), ("width", "2"), ("height", "2")])
-        .check_gradient(&[x.clone()]);
-    Case::new(&transform::FLIP_LEFT_RIGHT, &[]).check_gradient(&[x.clone()]);
-    Case::new(&transform::FLIP_TOP_BOTTOM, &[]).check_gradient(&[x.clone()]);
+        .check_gradient(std::slice::from_ref(&x));
+    Case::new(&transform::FLIP_LEFT_RIGHT, &[]).check_gradient(std::slice::from_ref(&x));
+    Case::new(&transform::FLIP_TOP_BOTTOM, &[]).check_gradient(std::slice::from_ref(&x));
     let x = x.reshape(&[3, 2, 4].into()).unwrap();
     Case::new(&transform::NORMALIZE, &[("mean", "(1, 2, 3)"), ("std", "(2, 4, 8)")]).check_gradient(&[x]);
 }
@@ -19,8 +19,10 @@ fn gradients_of_the_linear_ones() {
 #[test]
 fn random_flips_keep_or_turn_everything() {
     let x = picture();
-    let (kept, turned) =
-        (x.to_vec::<f32>().unwrap(), Case::new(&transform::FLIP_TOP_BOTTOM, &[]).run1(&[x.clone()]).unwrap());
+    let (kept, turned) = (
+        x.to_vec::<f32>().unwrap(),
+        Case::new(&transform::FLIP_TOP_BOTTOM, &[]).run1(std::slice::from_ref(&x)).unwrap(),
+    );
     let turned = turned.to_vec::<f32>().unwrap();
     let outs = Case::new(&transform::RANDOM_FLIP_TOP_BOTTOM, &[]).run(&[x]).unwrap();
     let want = if outs[1].to_vec::<u8>().unwrap() == [1] { turned } else { kept };

@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn transforms_and_their_gradients() {
         let x = array(&[1.0, 2.0, 3.0, 4.0, 0.5, -1.0, 2.5, 0.0, 1.0, 3.0], &[2, 5]);
-        let y = Case::new(&FFT, &[]).run1(&[x.clone()]).unwrap();
+        let y = Case::new(&FFT, &[]).run1(std::slice::from_ref(&x)).unwrap();
         assert_eq!(y.shape().dims(), [2, 10]);
-        let back = Case::new(&IFFT, &[]).run1(&[y.clone()]).unwrap().to_vec::<f64>().unwrap();
+        let back = Case::new(&IFFT, &[]).run1(std::slice::from_ref(&y)).unwrap().to_vec::<f64>().unwrap();
         close(&back.iter().map(|y| y / 5.0).collect::<Vec<_>>(), &x.to_vec::<f64>().unwrap(), 1e-12);
         Case::new(&FFT, &[]).check_gradient(&[x]);
         Case::new(&IFFT, &[]).check_gradient(&[y]);

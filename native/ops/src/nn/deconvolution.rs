@@ -211,25 +211,22 @@ fn infer_channels_first(p: &DeconvolutionParam, io: &mut ShapeIo<'_>) -> Result<
     let mut out = Dims::from_slice(&[io.ins[0].dim(0), filters]);
     let target = p.target_shape.dims();
     let given = target.iter().any(|t| *t > 0);
-    for i in 0..n {
-        let known = io.ins[0].dim(2 + i) >= 0;
-        out.push(match (known, given) {
-            (true, _) => shape.input[3 - n + i] as i64,
-            (false, true) => target[i],
-            (false, false) => -1,
-        });
-    }
+    out.extend((0..n).map(|i| match (io.ins[0].dim(2 + i) >= 0, given) {
+        (true, _) => shape.input[3 - n + i] as i64,
+        (false, true) => target[i],
+        (false, false) => -1,
+    }));
     io.assign_out(0, &Shape::from(out))?;
     // Backwards: the batch, the channels, and sizes where they follow from those of the output.
     let mut data = Dims::from_slice(&[io.outs[0].dim(0), io.ins[1].dim(0)]);
     let adj = triple("adj", &p.adj, n, 0, 0)?;
-    for i in 3 - n..3 {
+    data.extend((3 - n..3).map(|i| {
         let reach = (shape.dilate[i] * (shape.kernel[i] - 1) + 1 + adj[i]) as i64;
         let steps = io.outs[0].dim(i + n - 1) + 2 * shape.pad[i] as i64 - reach;
         let stride = shape.stride[i] as i64;
         let follows = !given && io.outs[0].dim(i + n - 1) >= 0 && steps >= 0 && steps % stride == 0;
-        data.push(if follows { steps / stride + 1 } else { -1 });
-    }
+        if follows { steps / stride + 1 } else { -1 }
+    }));
     io.assign_in(0, &Shape::from(data))
 }
 

@@ -117,6 +117,7 @@ impl RnnParam {
 
 /// Recurrent layers.
 pub static RNN: OpDef = OpDef::new("RNN")
+    .aliases(&["_npx_rnn"])
     .doc(
         "Runs layers of recurrent units over sequences.\n\n\
          rnn_tanh and rnn_relu: h = f(W x + b + R h' + c), with the state h' of the step before. lstm: i, f, o = sigmoid(...), \

@@ -264,7 +264,8 @@ mod tests {
         assert!(numbers(&CHOICE, &[("a", "3"), ("size", "(5,)"), ("replace", "0")], &[]).is_err());
         let weights = array(&[0f64, 0.25, 0.75], &[3]);
         let drawn =
-            numbers(&CHOICE, &[("a", "3"), ("size", "(8000,)"), ("weighted", "1")], &[weights.clone()]).unwrap();
+            numbers(&CHOICE, &[("a", "3"), ("size", "(8000,)"), ("weighted", "1")], std::slice::from_ref(&weights))
+                .unwrap();
         let share = drawn.iter().filter(|x| **x == 2.0).count() as f64 / 8000.0;
         assert!(!drawn.contains(&0.0) && (share - 0.75).abs() < 0.03);
         let attrs = [("a", "None"), ("size", "(2,)"), ("weighted", "1"), ("replace", "0")];

@@ -318,7 +318,7 @@ mod tests {
         };
         let two = array(&[7.0, 8.0], &[2]);
         let axis = [("int_ind", "1"), ("axis", "1")];
-        assert_eq!(run(&INSERT_SCALAR, &axis, &[two.clone()]), [0.0, 7.0, 1.0, 2.0, 3.0, 8.0, 4.0, 5.0]);
+        assert_eq!(run(&INSERT_SCALAR, &axis, std::slice::from_ref(&two)), [0.0, 7.0, 1.0, 2.0, 3.0, 8.0, 4.0, 5.0]);
         let column = array(&[7.0, 8.0], &[2, 1]);
         assert_eq!(run(&INSERT_SCALAR, &axis, &[column]), [0.0, 7.0, 8.0, 1.0, 2.0, 3.0, 7.0, 8.0, 4.0, 5.0]);
         let obj = array(&[2i64, 0], &[2]);

@@ -642,6 +642,6 @@ mod tests {
         assert_eq!(run(&CUMSUM, &[]), [200.0, 44.0, 47.0]);
         assert_eq!(run(&CUMSUM, &[("dtype", "int32")]), [200.0, 300.0, 303.0]);
         assert_eq!(run(&DIFF, &[]), [156.0, 159.0]);
-        close(&run(&VAR, &[("dtype", "float64")]), &[6468.666_666_666_667], 1e-6);
+        close(&run(&VAR, &[("dtype", "float64")]), &[6_468.666_666_666_667], 1e-6);
     }
 }

@@ -198,7 +198,7 @@ pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<LambPhase2Param>();
         dispatch!(ins[0].dtype(), T in [f32, f64, half::f16] => {
-            let norm = |i: usize| ins[i].slice::<T>().map(|x| f64::from(x[0]));
+            let norm = |i: usize| ins[i].slice::<T>().map(|x| x[0].to_f64());
             let lr = f64::from(p.lr) * trust_ratio(norm(2)?, norm(3)?, p.lower_bound, p.upper_bound);
             let step = Step {
                 state: slices::<T, 1>(outs)?,
@@ -234,7 +234,7 @@ pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
     .mutates(&[4])
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<LambPhase2Param>();
-        let norm = |i: usize| ins[i].slice::<f32>().map(|x| f64::from(x[0]));
+        let norm = |i: usize| ins[i].slice::<f32>().map(|x| x[0].to_f64());
         let lr = f64::from(p.lr) * trust_ratio(norm(2)?, norm(3)?, p.lower_bound, p.upper_bound);
         let (weight, states) = outs.split_at_mut(1);
         dispatch!(weight[0].dtype(), T in [f32, f64, half::f16] => {

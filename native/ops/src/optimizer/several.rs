@@ -1,6 +1,6 @@
 //! What the operators on several weights share: the layout of their inputs, their names, shapes and types.
 
-use ferromx_core::dtype::DType;
+use ferromx_core::dtype::{DType, Element};
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::infer::{DTypeIo, ShapeIo};
@@ -144,7 +144,7 @@ pub fn factor(ctx: &OpCtx<'_>, x: &In<'_>) -> Result<f64> {
     ferromx_core::dispatch!(x.dtype(), T in [f32, f64, half::f16] => {
         let x = x.slice::<T>()?;
         ensure!(x.len() == 1, "rescale_grad is one number, not {} elements", x.len());
-        Ok(f64::from(x[0]))
+        Ok(x[0].to_f64())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 

@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::gemm::{Byte, MatMut, gemm_int8};
-use ferromx_kernels::quantize::{self, Levels, Patches, nearest};
+use ferromx_kernels::quantize::{self, Levels, Patches};
 
 use super::{
     BYTES, DATA, MAX_DATA, MIN_DATA, put_range, range_dtypes, range_shapes, reach, reach_at, shape_like, with_range,
@@ -72,7 +72,8 @@ impl Steps {
         if no_bias {
             return Ok(None);
         }
-        Ok(Some(ins[2].slice::<i8>()?.iter().map(|b| nearest(f32::from(*b) * self.bias)).collect()))
+        // MXNet cuts off the fraction here, where it rounds elsewhere.
+        Ok(Some(ins[2].slice::<i8>()?.iter().map(|b| (f32::from(*b) * self.bias) as i32).collect()))
     }
 }
 

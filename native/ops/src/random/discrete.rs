@@ -223,7 +223,7 @@ mod tests {
     fn gradients_of_logarithms_go_to_the_drawn_classes() {
         let p = array(&[0.25f64, 0.75, 1.0, 0.0], &[2, 2]);
         let case = Case::new(&SAMPLE_MULTINOMIAL, &[("shape", "8"), ("get_prob", "True")]);
-        let classes = case.run(&[p.clone()]).unwrap()[0].to_vec::<i32>().unwrap();
+        let classes = case.run(std::slice::from_ref(&p)).unwrap()[0].to_vec::<i32>().unwrap();
         let grads = case.backward(&[p], &[array(&[0i32; 16], &[2, 8]), array(&[1.0f64; 16], &[2, 8])]).unwrap();
         let count = classes[..8].iter().filter(|c| **c == 0).count() as f64;
         close(&grads[0].to_vec::<f64>().unwrap(), &[count / 0.25, (8.0 - count) / 0.75, 8.0, 0.0], 1e-12);

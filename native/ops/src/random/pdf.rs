@@ -335,7 +335,7 @@ mod tests {
         ] {
             let case = Case::new(def, &[]);
             let ins = [vec![x.clone()], parameters].concat();
-            let grads = case.backward(&ins, &[ones.clone()]).unwrap();
+            let grads = case.backward(&ins, std::slice::from_ref(&ones)).unwrap();
             assert_eq!(grads[0].to_vec::<f64>().unwrap(), [0.0; 3]);
             for which in 1..ins.len() {
                 let base = ins[which].to_vec::<f64>().unwrap();

@@ -41,7 +41,7 @@ pub fn lazy_update(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         Some(out) => out.clone(),
         None => copy(&call.ins[0])?,
     };
-    if !is_same(&target, &call.ins[0]) && call.outs.first().is_some() {
+    if !is_same(&target, &call.ins[0]) && !call.outs.is_empty() {
         super::cast::assign(&target, copy(&call.ins[0])?)?;
     }
     if rows.is_empty() {

@@ -62,7 +62,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<GridGeneratorParam>();
     let size = image_size(outs[0].shape());
-    ensure!(ins[0].len() == 0 || size.iter().all(|d| *d > 0), "a grid of size {size:?} has no places");
+    ensure!(ins[0].is_empty() || size.iter().all(|d| *d > 0), "a grid of size {size:?} has no places");
     dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
         let (x, y) = (ins[0].slice::<T>()?, outs[0].slice_mut::<T>()?);
         match p.transform_type {
