@@ -1,11 +1,11 @@
 use super::*;
 use crate::gemm::{MatMut, MatRef, gemm};
 
-/// Numbers without pattern in [-1, 1].
+/// Numbers without pattern in [-1, 1).
 fn matrix(rows: usize, cols: usize) -> Vec<f64> {
-    (0..rows * cols)
-        .map(|i| f64::from((i as u32).wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 23) - 1.0)
-        .collect()
+    let mut out = vec![0.0; rows * cols];
+    crate::rng::Philox::new(1, (rows * 1000 + cols) as u64).fill_uniform(-1.0, 1.0, &mut out);
+    out
 }
 
 fn product(a: MatRef<'_, f64>, b: MatRef<'_, f64>) -> Vec<f64> {
@@ -92,7 +92,6 @@ fn inverses() {
         let a = matrix(n, n);
         let mut inverse = vec![0.0; n * n];
         invert(&mut a.clone(), n, &mut inverse).unwrap();
-        // Some of these matrices are nearly singular.
         identity(&product(square(&a, n), square(&inverse, n)), n, 1e-8);
     }
     assert_eq!(invert(&mut [1.0, 1.0, 1.0, 1.0], 2, &mut [0.0; 4]), Err(1));
