@@ -51,6 +51,7 @@ families!(
     rnn,
     sequence,
     shape,
+    sparse,
     spatial,
     unary,
     updates
