@@ -468,7 +468,7 @@ impl OpDef {
         self
     }
 
-    /// The kernel handles [`Req::Add`](crate::storage::Req::Add).
+    /// The kernel handles [`Req::Add`].
     pub const fn accumulates(mut self) -> OpDef {
         self.accumulates = true;
         self

@@ -38,7 +38,7 @@ def cases():
                 for state_outputs in (True, False):
                     yield network(mode, layers, directions, state_outputs=state_outputs, **more)
         yield network(mode, 1, 1, size=(1, 1, 1), hidden=1, state_outputs=True)
-        yield network(mode, 2, 1, size=(7, 3, 5), hidden=17, state_outputs=True, rtol=1e-5, atol=1e-5, why="beyond a vector's width")
+        yield network(mode, 2, 1, size=(7, 3, 5), hidden=17, state_outputs=True, rtol=1e-5, atol=1e-4, why="beyond a vector's width")
         yield network(mode, 1, 2, req="add", state_outputs=True)
         yield network(mode, 2, 2, train=False, grad=None, state_outputs=True, rtol=1e-6)
         yield network(mode, 2, 1, train=False, grad=None, p=0.5, state_outputs=True, rtol=1e-6, why="dropout is for training")
