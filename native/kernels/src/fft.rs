@@ -60,7 +60,7 @@ impl<T: Scalar> Fft<T> {
         Fft { len, roots: Vec::new(), chirp: Some(Chirp { inner, factors, response }) }
     }
 
-    /// Replaces x by X with X[k] = sum of x[j] exp(-2 pi i j k / n).
+    /// Replaces x by X with `X[k]` = sum of `x[j]` exp(-2 pi i j k / n).
     ///
     /// # Panics
     /// If `x` has another length than was prepared.

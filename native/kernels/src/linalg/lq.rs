@@ -48,7 +48,7 @@ fn grain(n: usize) -> usize {
     (1 << 14) / n.max(1)
 }
 
-/// The reflection I - t v v^T that takes a vector to a multiple of the first unit vector: v[0] is 1 and not stored, the first
+/// The reflection I - t v v^T that takes a vector to a multiple of the first unit vector: `v[0]` is 1 and not stored, the first
 /// element becomes that multiple, the others those of v. Returns t.
 pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
     let tail = dot(&x[1..], &x[1..]);

@@ -1,6 +1,6 @@
 //! Factorisations and solutions of dense linear algebra, for row-major matrices in single and double precision.
 //!
-//! Products are those of [`gemm`](crate::gemm): the factorisations work in blocks, so that nearly all of their operations are
+//! Products are those of [`crate::gemm`]: the factorisations work in blocks, so that nearly all of their operations are
 //! products. Batches are the caller's loop: see [`for_each_matrix`].
 
 mod cholesky;

@@ -31,7 +31,7 @@ pub struct Gradients<'a, T> {
     pub c0: Option<&'a mut [T]>,
 }
 
-/// Gradients from the inputs, the output and the reserve of [`forward`](super::forward).
+/// Gradients from the inputs, the output and the reserve of [`forward`](super::forward()).
 ///
 /// # Panics
 /// When the lengths of the slices do not fit the geometry.

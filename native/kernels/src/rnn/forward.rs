@@ -33,7 +33,7 @@ pub struct Outputs<'a, T> {
     pub h: Option<&'a mut [T]>,
     /// Last cell states, of the shape of `c0`.
     pub c: Option<&'a mut [T]>,
-    /// What [`backward`](super::backward) needs, of [`Geometry::reserve`] elements.
+    /// What [`backward`](super::backward()) needs, of [`Geometry::reserve`] elements.
     pub reserve: Option<&'a mut [T]>,
 }
 
