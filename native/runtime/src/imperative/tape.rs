@@ -255,7 +255,7 @@ fn dense_operands(
 /// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
 ///
 /// # Errors
-/// Those of [`invoke`](super::invoke); writing over a recorded tensor while recording.
+/// Those of [`invoke`](super::invoke()); writing over a recorded tensor while recording.
 pub fn record(
     op: &OpCall,
     attrs: &Attrs,
