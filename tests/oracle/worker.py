@@ -222,6 +222,7 @@ def failure(stage, error):
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = next((line for line in lines if "Check failed" in line or "Error" in line), lines[0] if lines else "")
     text = re.sub(r"\[[\d:]+\] \.\./\S+ ", "", text)
+    text = re.sub(r"(/[\w.+-]+)+/", "", text)  # folders of the machine that MXNet was built on
     for marker in ("Check failed:", "Error:"):
         if marker in text:
             text = text[text.index(marker) :]
