@@ -26,12 +26,14 @@ pub enum Role {
 }
 
 /// The functions of one element that product kernels apply.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Elementwise {
     /// max(x, 0), with NaN kept.
     Relu,
     /// x above 0, a multiple of it otherwise.
     Leaky(f64),
+    /// Another function, for float32 and float64: it replaces each element by its value.
+    Map(fn(&mut [f32]), fn(&mut [f64])),
 }
 
 /// Parameters of the kernel of a [`Role::Product`].

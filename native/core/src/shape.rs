@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 /// Dimensions of known rank; six fit without a heap allocation.
 pub type Dims = SmallVec<[i64; 6]>;
 
+/// Known sizes, or numbers of axes.
+pub type Sizes = SmallVec<[usize; 6]>;
+
 /// The shape of an array, or what is known of it. `Shape::default()` knows nothing.
 #[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(Option<Dims>);
@@ -94,7 +97,7 @@ impl Shape {
     }
 
     /// The dimensions as `usize`; unknown ones become 0.
-    pub fn to_usize(&self) -> SmallVec<[usize; 6]> {
+    pub fn to_usize(&self) -> Sizes {
         self.dims().iter().map(|d| usize::try_from(*d).unwrap_or(0)).collect()
     }
 

@@ -61,7 +61,7 @@ fn image(
 }
 
 fn conv(bench: &Bench, name: &str, shape: ConvShape) {
-    if !name.contains(&bench.filter) {
+    if !name.contains(&bench.filter) && !bench.filter.starts_with(name) {
         return;
     }
     let (x, w) = (values(shape.input_len()), values(shape.weights_len()));

@@ -7,8 +7,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use common::*;
+use ferromx_core::ndarray::NDArray;
 use ferromx_core::storage::Req;
 use ferromx_runtime::executor::Executor;
+use ferromx_runtime::symbol::Symbol;
 
 /// Counts allocations of all threads, while it is told to.
 struct Counting;
@@ -74,6 +76,61 @@ fn step(executor: &Executor) {
     executor.backward(&[], true).unwrap();
 }
 
+/// A step of a network whose outputs are given gradients.
+fn assert_trains_without_allocating(net: &Symbol, shapes: &[(&str, &[i64])], what: &str) {
+    let executor = bind(net, shapes, writes(net), 3);
+    let heads: Vec<NDArray> = executor.outputs().iter().map(|y| y.to_context(executor.context()).unwrap()).collect();
+    let run = || {
+        executor.forward(true).unwrap();
+        executor.backward(&heads, true).unwrap();
+    };
+    assert_eq!(allocations(run), 0, "training of {what}");
+    assert_eq!(allocations(|| executor.forward(false).unwrap()), 0, "inference of {what}");
+}
+
+/// All algorithms: few and many channels, with and without stride, in groups, depthwise, and turned round.
+fn convolutions(threads: usize) {
+    let (name, net) = (format!("LeNet, {threads} threads"), lenet("relu"));
+    let executor = bind(&net, &[("data", &[8, 1, 8, 8])], writes(&net), 1);
+    assert_eq!(allocations(|| step(&executor)), 0, "training of {name}");
+    assert_eq!(allocations(|| executor.forward(false).unwrap()), 0, "inference of {name}");
+    for (operator, attrs, channels) in [
+        ("Convolution", [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("stride", "(1, 1)"), ("num_group", "1")], "32"),
+        ("Convolution", [("kernel", "(7, 7)"), ("pad", "(3, 3)"), ("stride", "(2, 2)"), ("num_group", "1")], "8"),
+        ("Convolution", [("kernel", "(1, 1)"), ("pad", "(0, 0)"), ("stride", "(1, 1)"), ("num_group", "2")], "8"),
+        ("Convolution", [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("stride", "(2, 2)"), ("num_group", "32")], "32"),
+        ("Deconvolution", [("kernel", "(4, 4)"), ("pad", "(1, 1)"), ("stride", "(2, 2)"), ("num_group", "1")], "8"),
+    ] {
+        let mut attrs = attrs.to_vec();
+        attrs.push(("num_filter", channels));
+        let net = op(operator, "layer", &[variable("data")], &attrs);
+        let what = format!("{operator} {attrs:?}, {threads} threads");
+        assert_trains_without_allocating(&net, &[("data", &[2, 32, 14, 14])], &what);
+    }
+}
+
+/// Operators that move elements.
+fn moves(threads: usize) {
+    let x = variable("data");
+    for (operator, attrs) in [
+        ("transpose", &[("axes", "(2, 0, 1)")][..]),
+        ("slice_axis", &[("axis", "1"), ("begin", "1"), ("end", "3")]),
+        ("slice", &[("begin", "(0, 1, 2)"), ("end", "(6, 3, 7)"), ("step", "(2, 1, 2)")]),
+        ("SliceChannel", &[("num_outputs", "2"), ("axis", "2")]),
+        ("Concat", &[("num_args", "1"), ("dim", "1")]),
+        ("tile", &[("reps", "(2, 1, 3)")]),
+        ("reverse", &[("axis", "1")]),
+        ("SwapAxis", &[("dim1", "0"), ("dim2", "2")]),
+        ("repeat", &[("repeats", "2"), ("axis", "1")]),
+        ("broadcast_axis", &[("axis", "0"), ("size", "3")]),
+        ("max", &[("axis", "(0, 2)")]),
+    ] {
+        let net = op(operator, "moved", &[x.clone()], attrs);
+        let sizes: &[i64] = if operator == "broadcast_axis" { &[1, 4, 8] } else { &[6, 4, 8] };
+        assert_trains_without_allocating(&net, &[("data", sizes)], &format!("{operator}, {threads} threads"));
+    }
+}
+
 /// One test, since the allocator counts for the whole process.
 #[test]
 fn plans_run_without_allocating() {
@@ -92,13 +149,10 @@ fn plans_run_without_allocating() {
         let centred = op("broadcast_sub", "centred", &[many, row], &[]);
         let normed = op("BatchNorm", "normed", &[centred], &[("fix_gamma", "False")]);
         let net = op("Dropout", "dropped", &[op("softmax", "shares", &[normed], &[])], &[]);
-        let executor = bind(&net, &[("data", &[64, 48])], writes(&net), 3);
-        let heads = [executor.outputs()[0].to_context(executor.context()).unwrap()];
-        let run = || {
-            executor.forward(true).unwrap();
-            executor.backward(&heads, true).unwrap();
-        };
-        assert_eq!(allocations(run), 0, "many operands, broadcasting and reductions, {threads} threads");
+        let what = format!("many operands, broadcasting and reductions, {threads} threads");
+        assert_trains_without_allocating(&net, &[("data", &[64, 48])], &what);
+        convolutions(threads);
+        moves(threads);
         let chain = elementwise_chain();
         let executor = bind(&chain, &[("a", &[300_000])], vec![Req::Add; 4], 2);
         let heads = [executor.outputs()[0].to_context(executor.context()).unwrap()];

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ferromx_core::dtype::DType;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize as _, Deserializer};
+use serde_derive::Deserialize;
 
 use crate::value::Array;
 

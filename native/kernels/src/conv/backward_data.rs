@@ -8,10 +8,14 @@ use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
 use super::{ConvEpilogue, ConvShape, check_len, depthwise, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
-use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
+use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
 use crate::simd::window::WindowElement;
+use smallvec::SmallVec;
 use std::ops::Range;
+
+/// Something for each residue: in place up to strides of 2 x 2.
+pub(super) type Few<T> = SmallVec<[T; 4]>;
 
 /// The convolution that gives the gradient of the input elements of one residue.
 pub(super) struct Phase {
@@ -19,7 +23,7 @@ pub(super) struct Phase {
     /// The first of these elements in each dimension; they are a stride apart.
     first: [usize; 3],
     /// The taps of the kernel that reach them.
-    pub taps: Vec<usize>,
+    pub taps: List<usize>,
     /// Where its packed weights start.
     weights: usize,
 }
@@ -65,7 +69,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
         for phase in &phases {
             pack_phase(shape, kernel, &phase.taps, weights, &mut packed[phase.weights..]);
         }
-        let products: Vec<Implicit<'_, T>> = phases
+        let products: Few<Implicit<'_, T>> = phases
             .iter()
             .map(|phase| Implicit {
                 kernel,
@@ -84,7 +88,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             return product.run(shape.batch, out, &|_, _, _| {});
         }
         // Images are shared out; each collects its residues.
-        let stripes: Vec<_> = products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
+        let stripes: Few<_> = products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
         let image = shape.in_channels * shape.input_plane();
         let longest = phases.iter().map(|phase| phase.geometry.pixels()).max().unwrap_or(0);
         parallel_rows(input_grad, image, 1, |n, image| {
@@ -104,7 +108,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
 }
 
 /// Every residue; together they cover the input.
-pub(super) fn phases(shape: &ConvShape) -> Vec<Phase> {
+pub(super) fn phases(shape: &ConvShape) -> Few<Phase> {
     let count: [usize; 3] = std::array::from_fn(|d| shape.stride[d].min(shape.input[d]));
     (0..count.iter().product())
         .map(|i| {
@@ -120,10 +124,10 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
             grid: std::array::from_fn(|d| (shape.input[d] - first[d]).div_ceil(shape.stride[d])),
             source: shape.output(),
             step: [1; 3],
-            taps: vec![],
+            taps: List::default(),
         },
         first,
-        taps: vec![],
+        taps: List::default(),
         weights: 0,
     };
     for tap in 0..shape.taps() {

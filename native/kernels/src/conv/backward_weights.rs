@@ -7,7 +7,7 @@
 
 use super::{ConvShape, check_len, depthwise};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
-use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
+use crate::par::{List, MatMut, MatRef, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
 use std::ops::Range;
 
@@ -124,9 +124,9 @@ struct Product<'a, T: 'static> {
     output_grad: &'a [T],
     /// Channels that are neighbours: all, or as many as fill the lanes.
     width: usize,
-    units: Vec<Unit>,
+    units: List<Unit>,
     /// For each unit, the columns of the weights in its `nr` lanes; where there is none, the number of columns.
-    columns: Vec<usize>,
+    columns: List<usize>,
 }
 
 /// What a block of pixels needs of the input: places in each dimension.
@@ -158,7 +158,7 @@ impl<'a, T: Accum> Product<'a, T> {
         let width = channels.min(nr);
         // Neighbouring taps fill the lanes together if they are neighbours in the input.
         let together = if channels < nr && shape.dilate[2] == 1 { taps } else { 1 };
-        let (mut units, mut columns) = (vec![], vec![]);
+        let (mut units, mut columns) = (List::default(), List::default());
         for (block, plane, row) in (0..channels.div_ceil(width))
             .flat_map(|block| (0..planes).flat_map(move |plane| (0..height).map(move |row| (block, plane, row))))
         {
@@ -206,7 +206,7 @@ impl<'a, T: Accum> Product<'a, T> {
             let slab = Slab::of(self.shape, &pieces[0]);
             let block = pieces.len() * slab.places() * self.width;
             if planned != Some((slab, depth)) {
-                table.reset(self.places(pieces, &slab));
+                table = StepTable::new(self.places(pieces, &slab));
                 planned = Some((slab, depth));
             }
             let inputs = blocks.len() * block + nr;
@@ -237,7 +237,7 @@ impl<'a, T: Accum> Product<'a, T> {
         let together = BLOCK / (height * width);
         if together > 1 {
             let whole = |(image, plane)| Piece { image, plane, rows: 0..height, cols: 0..width };
-            let pieces: Vec<Piece> = all.map(whole).collect();
+            let pieces: List<Piece> = all.map(whole).collect();
             return pieces.chunks(together).for_each(f);
         }
         // Parts of equal size, up to rounding.

@@ -1,6 +1,6 @@
 //! Depthwise convolution: every channel has a kernel of its own, and there is nothing for a matrix product to do.
 
-use super::backward_data::phases;
+use super::backward_data::{Few, phases};
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
@@ -131,7 +131,7 @@ pub(super) fn forward<T: Accum>(
 /// The gradient of the input.
 pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let phases = phases(shape);
-    let layouts: Vec<Layout<'_>> = phases.iter().map(|phase| Layout::new(&phase.geometry)).collect();
+    let layouts: Few<Layout<'_>> = phases.iter().map(|phase| Layout::new(&phase.geometry)).collect();
     let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
     let longest = layouts.iter().map(|layout| layout.len() + computed(layout)).max().unwrap_or(0);
     let grain = layouts.iter().map(|layout| grain(layout, taps)).min().unwrap_or(1);
@@ -146,7 +146,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
                 for i in 0..out.rows() {
                     let (at, channel) = (first + i, (first + i) % shape.in_channels);
                     layout.fill(&output_grad[at * out_plane..(at + 1) * out_plane], 0, padded);
-                    own.iter_mut().zip(&phase.taps).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
+                    own.iter_mut().zip(phase.taps.iter()).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
                     let (own, to) = (&own[..phase.taps.len()], out.row_mut(i));
                     if phases.len() == 1 {
                         weigh_plane(layout, own, padded, computed, to);

@@ -1,8 +1,9 @@
 //! Which input elements the windows of a convolution cover.
 
+use crate::par::List;
+
 /// A grid of outputs, each a weighted sum over taps: tap t of the output at `o` reads the source at `o * step + t`,
 /// which counts as zero where the source does not have it.
-#[derive(Clone, Debug)]
 pub(super) struct Geometry {
     /// Sizes of the grid.
     pub grid: [usize; 3],
@@ -11,7 +12,7 @@ pub(super) struct Geometry {
     /// Distances in the source between neighbouring outputs.
     pub step: [usize; 3],
     /// The places of the taps relative to `o * step`.
-    pub taps: Vec<[isize; 3]>,
+    pub taps: List<[isize; 3]>,
 }
 
 impl Geometry {
@@ -27,6 +28,6 @@ impl Geometry {
 
     /// Whether every output reads the source at its own place, and nothing else.
     pub fn is_pointwise(&self) -> bool {
-        self.taps == [[0; 3]] && self.grid == self.source && self.step == [1; 3]
+        **self.taps == [[0; 3]] && self.grid == self.source && self.step == [1; 3]
     }
 }

@@ -13,16 +13,16 @@ use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
-use std::cell::RefCell;
 use std::ops::Range;
 
 /// The most bytes that a row of weights takes in one block of the inner dimension.
 const DEPTH_BYTES: usize = 2048;
 /// Multiply-adds that are worth a chunk of parallel work.
 const CHUNK_WORK: usize = 1 << 18;
-/// Panels of an image read in place that are multiplied with a panel of weights, one after the other.
-const POINTWISE_PANELS: usize = 4;
+/// Panels of windows that are multiplied with a panel of weights, one after the other.
+const PANELS: usize = 4;
 /// The most bytes of working memory for a stripe, unless a row of pixels needs more: a part of the second-level cache.
 const STRIPE_BYTES: usize = 256 << 10;
 /// The most bytes of working memory for whole images that are computed together.
@@ -33,19 +33,6 @@ pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>
     let count = depth.div_ceil(DEPTH_BYTES / size_of::<T>()).max(1);
     let len = depth.div_ceil(count).max(1);
     (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
-}
-
-thread_local! {
-    /// Their vector is kept from call to call.
-    static RUNS: RefCell<Runs> = RefCell::default();
-}
-
-/// Calls `f` with the runs of this thread.
-pub(super) fn with_runs<R>(f: impl FnOnce(&mut Runs) -> R) -> R {
-    let mut runs = RUNS.with(RefCell::take);
-    let result = f(&mut runs);
-    RUNS.with(|kept| kept.replace(runs));
-    result
 }
 
 /// Packs weights into panels, block by block of the inner dimension.
@@ -179,8 +166,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let dense = dense(images) < direct;
         let (rows, images) = if dense { (most, images) } else { (best, 1) };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
-        let (mut table, len) = (StepTable::default(), layout.len());
-        table.reset((0..self.channels).flat_map(|c| layout.taps().iter().map(move |tap| c * len + tap)));
+        let len = layout.len();
+        let places = (0..self.channels).flat_map(|c| layout.taps().iter().map(move |tap| c * len + tap));
+        let table = StepTable::new(places);
         Some(Stripes { layout, table, rows, images, dense })
     }
 
@@ -212,23 +200,30 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let (cols, together) = match stripes {
             _ if self.depth() == 0 => (pixels, 1),
             Some(stripes) => (self.stripe_pixels(stripes), stripes.images),
-            None => (POINTWISE_PANELS * self.kernel.nr(), 1),
+            None => (PANELS * self.kernel.nr(), 1),
         };
-        for image in (0..part.images.len()).step_by(together) {
+        let across = pixels.div_ceil(cols);
+        let place = |i: usize| {
+            let (image, first) = (i / across * together, i % across * cols);
             let images = image..(image + together).min(part.images.len());
-            for first in (0..pixels).step_by(cols) {
-                let place = Place { images: images.clone(), first, cols: cols.min(pixels - first) };
-                match stripes {
-                    _ if self.depth() == 0 => {
-                        let mut c = place.block(part, image, out);
-                        (0..c.rows()).for_each(|row| c.row_mut(row).fill(T::zero()));
-                    }
-                    Some(stripes) => self.stripe(stripes, part, &place, out),
-                    None => self.pointwise(part, part.pixel + first, &mut place.block(part, image, out), image),
+            Place { images, first, cols: cols.min(pixels - first) }
+        };
+        let count = part.images.len().div_ceil(together) * across;
+        for i in 0..count {
+            let (here, next) = (place(i), (i + 1 < count).then(|| place(i + 1)));
+            match stripes {
+                _ if self.depth() == 0 => {
+                    let mut c = here.block(part, here.images.start, out);
+                    (0..c.rows()).for_each(|row| c.row_mut(row).fill(T::zero()));
                 }
-                for image in images.clone() {
-                    finish(place.row(part, image), part.pixel + first, place.block(part, image, out));
+                Some(stripes) => self.stripe(stripes, part, &here, next.as_ref(), out),
+                None => {
+                    let image = here.images.start;
+                    self.pointwise(part, part.pixel + here.first, &mut here.block(part, image, out), image);
                 }
+            }
+            for image in here.images.clone() {
+                finish(here.row(part, image), part.pixel + here.first, here.block(part, image, out));
             }
         }
     }
@@ -267,16 +262,37 @@ impl<'a, T: Accum> Implicit<'a, T> {
         });
     }
 
-    /// The stripes of some images.
-    fn stripe(&self, stripes: &Stripes<'_>, part: &Part, place: &Place, out: &mut MatMut<'_, T>) {
-        let (layout, [planes, height, width]) = (&stripes.layout, self.geometry.grid);
+    /// The first row of pixels of a place in each plane of the grid.
+    fn first_row(&self, part: &Part, place: &Place) -> usize {
+        let [_, height, width] = self.geometry.grid;
+        (part.pixel + place.first) / width % height
+    }
+
+    /// What a stripe reads, one plane of the source after the other.
+    fn reads<'s>(
+        &'s self,
+        stripes: &'s Stripes<'_>,
+        part: &'s Part,
+        place: &'s Place,
+    ) -> impl Iterator<Item = &'s [T]> {
+        let [_, height, width] = self.geometry.source;
+        let rows = stripes.layout.range(1, self.first_row(part, place));
+        let rows = if self.geometry.grid[0] > 1 { 0..height } else { rows };
+        let planes = place.images.clone().flat_map(|n| self.source(part, n, 0).chunks_exact(self.geometry.plane()));
+        planes.map(move |plane| &plane[rows.start * width..rows.end * width])
+    }
+
+    /// The stripes of some images. Meanwhile, what the stripes of the next place read is fetched into the cache.
+    fn stripe(&self, stripes: &Stripes<'_>, part: &Part, place: &Place, next: Option<&Place>, out: &mut MatMut<'_, T>) {
+        let (layout, [planes, _, width]) = (&stripes.layout, self.geometry.grid);
         let (images, rows) = (place.images.len(), part.rows.len());
-        let (first, count) = ((part.pixel + place.first) / width % height, place.cols / width / planes);
+        let (first, count) = (self.first_row(part, place), place.cols / width / planes);
         let outputs = if stripes.dense { images * place.cols } else { layout.outputs(count) };
         // Results that do not come out as they are wanted are put in their places at the end.
         let in_place = images == 1 && outputs == place.cols;
         let stride = if in_place { 0 } else { (outputs.div_ceil(16) | 1) * 16 };
         let image = self.channels * layout.len();
+        let mut ahead = next.into_iter().flat_map(|next| self.reads(stripes, part, next));
         with_scratch(images * image + rows * stride, |buffer: &mut [T]| {
             let (windows, sums) = buffer.split_at_mut(images * image);
             windows.fill(T::zero());
@@ -284,9 +300,10 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 layout.fill(self.source(part, n, 0), first, windows);
             }
             if in_place {
-                return self.multiply(stripes, part, windows, count, &mut place.block(part, place.images.start, out));
+                let mut c = place.block(part, place.images.start, out);
+                return self.multiply(stripes, part, windows, count, &mut ahead, &mut c);
             }
-            self.multiply(stripes, part, windows, count, &mut MatMut::new(sums, rows, outputs, stride));
+            self.multiply(stripes, part, windows, count, &mut ahead, &mut MatMut::new(sums, rows, outputs, stride));
             for (i, n) in place.images.clone().enumerate() {
                 let mut c = place.block(part, n, out);
                 for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
@@ -301,47 +318,61 @@ impl<'a, T: Accum> Implicit<'a, T> {
         });
     }
 
-    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of some images.
-    fn multiply(&self, stripes: &Stripes<'_>, part: &Part, windows: &[T], count: usize, c: &mut MatMut<'_, T>) {
+    /// Multiplies the weights with the windows of `count` rows of pixels in each plane of some images. Meanwhile, what is
+    /// `ahead` is fetched into the cache.
+    fn multiply<'s>(
+        &self,
+        stripes: &Stripes<'_>,
+        part: &Part,
+        windows: &[T],
+        count: usize,
+        ahead: &mut impl Iterator<Item = &'s [T]>,
+        c: &mut MatMut<'_, T>,
+    ) {
         let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &stripes.table);
-        for block in depth_blocks::<T>(self.depth()) {
-            for first in (0..outputs).step_by(nr) {
-                let cols = nr.min(outputs - first);
-                if stripes.dense {
-                    with_runs(|runs| {
-                        self.add_runs(stripes, windows.len(), count, first..first + cols, runs);
-                        with_scratch(block.len() * nr, |panel: &mut [T]| {
-                            T::pack_runs(runs, Steps { data: windows, table, first: block.start }, panel);
-                            let b = Panel { data: panel, step: nr, ahead: &[] };
-                            self.tiles(part, &block, |a, row, rows| {
-                                let tile = c.block(row, first, rows, cols);
-                                self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
-                            });
-                        });
-                    });
-                } else {
-                    let b = Steps { data: &windows[first..], table, first: block.start };
+        let tiles = outputs.div_ceil(PANELS * nr) * c.rows().div_ceil(self.kernel.mr());
+        let planes = windows.len() / stripes.layout.len();
+        let each = planes.div_ceil(tiles * depth_blocks::<T>(self.depth()).count());
+        for start in (0..outputs).step_by(PANELS * nr) {
+            for block in depth_blocks::<T>(self.depth()) {
+                let (len, first) = (block.len() * nr, block.start);
+                let starts = (start..outputs.min(start + PANELS * nr)).step_by(nr);
+                with_scratch(if stripes.dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
+                    for (panel, start) in panels.chunks_exact_mut(len).zip(starts.clone()) {
+                        let runs = self.runs(stripes, windows.len(), count, start..outputs.min(start + nr));
+                        T::pack_runs(&runs, Steps { data: windows, table, first }, panel);
+                    }
                     self.tiles(part, &block, |a, row, rows| {
-                        let tile = c.block(row, first, rows, cols);
-                        self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, block.start > 0);
+                        ahead.by_ref().take(each).for_each(prefetch);
+                        for (i, start) in starts.clone().enumerate() {
+                            let tile = c.block(row, start, rows, nr.min(outputs - start));
+                            if stripes.dense {
+                                let b = Panel { data: &panels[i * len..], step: nr, ahead: &[] };
+                                self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);
+                            } else {
+                                let b = Steps { data: &windows[start..], table, first };
+                                self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, first > 0);
+                            }
+                        }
                     });
-                }
+                });
             }
         }
     }
 
     /// The runs of a panel of some of the outputs of `count` rows of pixels in each plane of some images.
-    fn add_runs(&self, stripes: &Stripes<'_>, windows: usize, count: usize, outputs: Range<usize>, runs: &mut Runs) {
+    fn runs(&self, stripes: &Stripes<'_>, windows: usize, count: usize, outputs: Range<usize>) -> Runs {
         let image = self.channels * stripes.layout.len();
         let pixels = self.geometry.grid[0] * count * self.geometry.grid[2];
-        runs.reset(self.kernel.nr());
+        let mut runs = Runs::new(self.kernel.nr());
         for n in 0..windows / image {
             let (start, end) = (outputs.start.max(n * pixels), outputs.end.min((n + 1) * pixels));
             if start < end {
                 let range = start - n * pixels..end - n * pixels;
-                stripes.layout.add_runs(count, range, start - outputs.start, n * image, runs);
+                stripes.layout.add_runs(count, range, start - outputs.start, n * image, &mut runs);
             }
         }
+        runs
     }
 
     /// Calls `f(a, row, rows)` for every panel of weights of a part, with its place in the part and its rows.

@@ -6,6 +6,7 @@
 
 use super::geometry::Geometry;
 use crate::float::Accum;
+use crate::par::List;
 use crate::simd::window::Runs;
 use std::ops::Range;
 
@@ -20,11 +21,11 @@ pub(super) struct Layout<'a> {
     /// Sizes of a phase.
     phase: [usize; 3],
     /// For each dimension, the number of each residue of the step among those that a tap reads; the others are left out.
-    residues: [Vec<Option<usize>>; 3],
+    residues: [List<Option<usize>>; 3],
     /// The number of residues in each dimension that a tap reads.
     phases: [usize; 3],
     /// Where each tap of the first output is.
-    taps: Vec<usize>,
+    taps: List<usize>,
     len: usize,
 }
 
@@ -48,7 +49,7 @@ impl<'a> Layout<'a> {
         // The padding on the right of a row may be that on the left of the next one.
         let shared = if step[2] == 1 { (-origin[2]).min((end(2) - source_end).max(0)) as usize } else { 0 };
         phase[2] -= shared;
-        let residues: [Vec<Option<usize>>; 3] = std::array::from_fn(|d| {
+        let residues: [List<Option<usize>>; 3] = std::array::from_fn(|d| {
             let read =
                 |residue: &usize| geometry.taps.iter().any(|tap| (tap[d] - origin[d]) as usize % step[d] == *residue);
             let number = |residue: usize| (0..residue).filter(read).count();
@@ -57,7 +58,7 @@ impl<'a> Layout<'a> {
         let phases = std::array::from_fn(|d| residues[d].iter().flatten().count());
         // An odd number of cache lines, so that channels differ in their sets.
         let len = (phase.iter().chain(&phases).product::<usize>() + shared + LANES).div_ceil(16) | 1;
-        let mut layout = Layout { geometry, origin, phase, residues, phases, taps: vec![], len: len * 16 };
+        let mut layout = Layout { geometry, origin, phase, residues, phases, taps: List::default(), len: len * 16 };
         layout.taps = geometry.taps.iter().filter_map(|tap| layout.place(*tap)).collect();
         layout
     }
@@ -100,7 +101,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The places of the source in a dimension that are laid out for outputs from `first` on.
-    fn range(&self, d: usize, first: usize) -> Range<usize> {
+    pub fn range(&self, d: usize, first: usize) -> Range<usize> {
         let start = (first * self.geometry.step[d]) as isize + self.origin[d];
         let end = start + (self.phase[d] * self.geometry.step[d]) as isize;
         start.max(0) as usize..end.clamp(0, self.geometry.source[d] as isize) as usize

@@ -8,10 +8,9 @@
 use super::ConvShape;
 use super::forward::ConvEpilogue;
 use super::geometry::Geometry;
-use super::implicit::with_runs;
 use super::layout::Layout;
 use crate::float::Accum;
-use crate::par::{MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
+use crate::par::{List, MatMut, num_threads, parallel_blocks, parallel_rows, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
 use crate::simd::window::Runs;
 use std::ops::Range;
@@ -277,8 +276,7 @@ pub(super) fn forward<T: Accum>(
     };
     let layout = Layout::new(&geometry);
     let together = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_SLOTS } else { MANY_SLOTS };
-    let mut table = StepTable::default();
-    table.reset(layout.taps().iter().copied());
+    let table = StepTable::new(layout.taps().iter().copied());
     let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, together };
     let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
@@ -312,42 +310,40 @@ impl<T: Accum> Winograd<'_, T> {
     /// channels of one.
     fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, out: &mut MatMut<'_, T>) {
         let (channels, tiles) = (self.shape.group_in(), self.layout.geometry().pixels());
-        let slots: Vec<Slot> = (0..images.len())
+        let slots: List<Slot> = (0..images.len())
             .flat_map(|image| {
                 (0..tiles).step_by(SLOT).map(move |start| Slot { image, tiles: start..(start + SLOT).min(tiles) })
             })
             .collect();
         let phases = self.layout.len();
-        with_runs(|runs| {
-            with_scratch(images.len() * channels * phases, |source: &mut [T]| {
-                source.fill(T::zero());
-                let plane = self.layout.geometry().plane();
-                for (image, to) in images.clone().zip(source.chunks_exact_mut(channels * phases)) {
-                    let first = image * self.shape.in_channels + group * channels;
-                    self.layout.fill(&self.input[first * plane..(first + channels) * plane], 0, to);
-                }
-                let stride = self.stride();
-                with_scratch((channels + rows.len()) * stride, |tiles: &mut [T]| {
-                    let (inputs, outputs) = tiles.split_at_mut(channels * stride);
-                    for slots in slots.chunks(self.together) {
-                        for (i, slot) in slots.iter().enumerate() {
-                            runs.reset(SLOT);
-                            self.layout.add_runs(self.layout.geometry().grid[1], slot.tiles.clone(), 0, 0, runs);
-                            let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
-                            self.transform_channels(runs, image, inputs, i * SLOT);
-                        }
-                        self.multiply(group, &rows, slots.len() * SLOT, inputs, outputs);
-                        for (i, slot) in slots.iter().enumerate() {
-                            self.write(
-                                slot,
-                                &outputs[i * SLOT..],
-                                self.first_row(group, &rows, slot.image, out),
-                                rows.len(),
-                                out,
-                            );
-                        }
+        with_scratch(images.len() * channels * phases, |source: &mut [T]| {
+            source.fill(T::zero());
+            let plane = self.layout.geometry().plane();
+            for (image, to) in images.clone().zip(source.chunks_exact_mut(channels * phases)) {
+                let first = image * self.shape.in_channels + group * channels;
+                self.layout.fill(&self.input[first * plane..(first + channels) * plane], 0, to);
+            }
+            let stride = self.stride();
+            with_scratch((channels + rows.len()) * stride, |tiles: &mut [T]| {
+                let (inputs, outputs) = tiles.split_at_mut(channels * stride);
+                for slots in slots.chunks(self.together) {
+                    for (i, slot) in slots.iter().enumerate() {
+                        let mut runs = Runs::new(SLOT);
+                        self.layout.add_runs(self.layout.geometry().grid[1], slot.tiles.clone(), 0, 0, &mut runs);
+                        let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
+                        self.transform_channels(&runs, image, inputs, i * SLOT);
                     }
-                });
+                    self.multiply(group, &rows, slots.len() * SLOT, inputs, outputs);
+                    for (i, slot) in slots.iter().enumerate() {
+                        self.write(
+                            slot,
+                            &outputs[i * SLOT..],
+                            self.first_row(group, &rows, slot.image, out),
+                            rows.len(),
+                            out,
+                        );
+                    }
+                }
             });
         });
         if self.epilogue.is_empty() {

@@ -4,6 +4,7 @@ use super::strided::gather;
 use super::{Axis, GRAIN, Item, check_shape, contiguous, merge_axes, place};
 use crate::par;
 use crate::simd::multiversion::{self, Kernel};
+use smallvec::SmallVec;
 
 /// `dst` is `src` of `shape` with axis `i` of the result being axis `perm[i]` of the source.
 ///
@@ -12,7 +13,7 @@ use crate::simd::multiversion::{self, Kernel};
 pub fn transpose<T: Item>(src: &[T], shape: &[usize], perm: &[usize], dst: &mut [T]) {
     check_shape(src.len(), shape);
     assert_eq!(src.len(), dst.len(), "a transposition keeps the number of elements");
-    let mut sorted = perm.to_vec();
+    let mut sorted = SmallVec::<[usize; 6]>::from_slice(perm);
     sorted.sort_unstable();
     assert!(sorted.iter().copied().eq(0..shape.len()), "{perm:?} is no permutation of the axes of {shape:?}");
     if src.is_empty() {

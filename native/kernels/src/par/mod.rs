@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod group;
+mod list;
 mod matrix;
 mod pool;
 mod scratch;
@@ -16,6 +17,7 @@ mod split;
 mod tests;
 
 pub use group::{Group, parallel_groups};
+pub use list::List;
 pub use matrix::{MatMut, MatRef, parallel_blocks};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Plain, with_scratch};

@@ -5,7 +5,7 @@
 //! to `nr` columns side by side). See Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 
 use super::{Isa, portable};
-use crate::par::{MatMut, MatRef, Plain};
+use crate::par::{List, MatMut, MatRef, Plain};
 use std::sync::OnceLock;
 
 #[cfg(target_arch = "x86_64")]
@@ -28,7 +28,7 @@ pub struct Panel<'a, T> {
 /// The places of the steps of a B that is read where it stands, such as the rows under the taps of a convolution.
 #[derive(Debug, Default)]
 pub struct StepTable {
-    places: Vec<u32>,
+    places: List<u32>,
     /// The largest place.
     reach: usize,
 }
@@ -38,13 +38,11 @@ impl StepTable {
     ///
     /// # Panics
     /// When a place exceeds 32 bits.
-    pub fn reset(&mut self, places: impl IntoIterator<Item = usize>) {
-        self.places.clear();
-        self.reach = 0;
-        for place in places {
-            self.reach = self.reach.max(place);
-            self.places.push(u32::try_from(place).unwrap_or_else(|_| panic!("place {place} exceeds 32 bits")));
-        }
+    pub fn new(places: impl IntoIterator<Item = usize>) -> StepTable {
+        let narrow = |place| u32::try_from(place).unwrap_or_else(|_| panic!("place {place} exceeds 32 bits"));
+        let places: List<u32> = places.into_iter().map(narrow).collect();
+        let reach = places.iter().max().map_or(0, |reach| *reach as usize);
+        StepTable { places, reach }
     }
 
     /// The number of steps.

@@ -11,5 +11,18 @@ pub mod multiversion;
 mod portable;
 pub mod window;
 
+/// Fetches what is going to be read into the second-level cache, without waiting for it.
+#[inline]
+pub(crate) fn prefetch<T>(ahead: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in ahead.chunks(64 / size_of::<T>().clamp(1, 64)) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: SSE is part of the architecture, and prefetching reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = ahead;
+}
+
 pub use isa::Isa;
 pub(crate) use multiversion::per_isa;

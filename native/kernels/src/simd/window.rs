@@ -7,6 +7,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::Isa;
 use super::microkernel::{Element, Steps};
+use crate::par::List;
 
 /// Lanes of an AVX-512 vector of `f32`.
 #[cfg(target_arch = "x86_64")]
@@ -22,19 +23,18 @@ struct Run {
 }
 
 /// Neighbouring lanes of a panel, and the places of their elements: the same for all steps, up to the place of the step.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Runs {
     width: usize,
-    runs: Vec<Run>,
+    runs: List<Run>,
     /// One more than the largest place.
     reach: usize,
 }
 
 impl Runs {
-    /// Starts anew, for panels of `width` lanes.
-    pub fn reset(&mut self, width: usize) {
-        (self.width, self.reach) = (width, 0);
-        self.runs.clear();
+    /// No runs yet, in panels of `width` lanes.
+    pub fn new(width: usize) -> Runs {
+        Runs { width, runs: List::default(), reach: 0 }
     }
 
     /// Adds `len` lanes from `lane` on, whose elements are adjacent from `place` on.
@@ -87,7 +87,7 @@ fn check_runs<'a, T>(runs: &Runs, steps: &Steps<'a, T>, out: &[T]) -> &'a [u32] 
 crate::simd::per_isa! {
     fn runs_portable<T: Element>(runs: &Runs, places: &[u32], data: &[T], out: &mut [T]) {
         out.fill(T::zero());
-        for run in &runs.runs {
+        for run in runs.runs.iter() {
             for (step, place) in out.chunks_exact_mut(runs.width).zip(places) {
                 let from = &data[run.place + *place as usize..][..run.len];
                 for (to, from) in step[run.lane..run.lane + run.len].iter_mut().zip(from) {
@@ -134,7 +134,7 @@ unsafe fn runs_avx512(runs: &Runs, places: &[u32], data: *const f32, out: &mut [
     for first in (0..runs.width).step_by(LANES) {
         let mut parts = [(data, 0u16); LANES];
         let mut count = 0;
-        for run in &runs.runs {
+        for run in runs.runs.iter() {
             let (start, end) = (run.lane.max(first), (run.lane + run.len).min(first + LANES));
             if start < end {
                 let mask = (u16::MAX >> (LANES - (end - start))) << (start - first);

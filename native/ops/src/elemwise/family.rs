@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 
 use ferromx_core::dtype::Element;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::fusion::Elementwise;
 use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out};
@@ -184,6 +185,14 @@ pub fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'
     Ok(())
 }
 
+/// F as the last step of a product.
+pub const fn finish<F: Unary>() -> Elementwise {
+    Elementwise::Map(
+        |x| map(Src::InPlace::<f32>, x, Form::<F, f32>::NEW),
+        |x| map(Src::InPlace::<f64>, x, Form::<F, f64>::NEW),
+    )
+}
+
 /// `out = F(in0, in1)`.
 pub fn binary_kernel<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
@@ -340,6 +349,7 @@ macro_rules! unary {
                 .grad(unary!(@grad df $($grad)+))
                 .inplace(&[(0, 0)])
                 .pointwise()
+                .role(ferromx_core::fusion::Role::Function(|_| Some(family::finish::<F>())))
                 $($sparse)*
         };
     };

@@ -9,7 +9,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{param_enum, params};
 use ferromx_kernels::math;
 
-use crate::elemwise::family::{Graph, formula, unary_backward, unary_kernel};
+use crate::elemwise::family::{Graph, finish, formula, unary_backward, unary_kernel};
 
 param_enum! {
     /// The functions of `Activation`.
@@ -40,7 +40,10 @@ pub static ACTIVATION: OpDef = OpDef::new("Activation")
     .pointwise()
     .role(Role::Function(|p| match p.get::<ActivationParam>().act_type {
         ActType::Relu => Some(Elementwise::Relu),
-        _ => None,
+        ActType::Sigmoid => Some(finish::<Sigmoid>()),
+        ActType::SoftRelu => Some(finish::<SoftRelu>()),
+        ActType::SoftSign => Some(finish::<SoftSign>()),
+        ActType::Tanh => Some(finish::<Tanh>()),
     }));
 
 formula!(Unary Relu = |x| if x <= 0.0 { 0.0 } else { x });

@@ -17,9 +17,27 @@ pub(super) struct Finish<'a, T> {
     pub activation: Activation<T>,
 }
 
+/// A type that fused products are computed in.
+pub(super) trait Computed: Accum {
+    /// The function for this type.
+    fn choose(single: fn(&mut [f32]), double: fn(&mut [f64])) -> fn(&mut [Self]);
+}
+
+impl Computed for f32 {
+    fn choose(single: fn(&mut [f32]), _: fn(&mut [f64])) -> fn(&mut [f32]) {
+        single
+    }
+}
+
+impl Computed for f64 {
+    fn choose(_: fn(&mut [f32]), double: fn(&mut [f64])) -> fn(&mut [f64]) {
+        double
+    }
+}
+
 /// Calls `f` with what is to be done to a product of so many channels. `ins` are the inputs of the fused kernel after those of the
 /// product.
-pub(super) fn with_finish<T: Accum>(
+pub(super) fn with_finish<T: Computed>(
     fused: &Fused,
     channels: usize,
     bias: Option<&[T]>,
@@ -30,6 +48,7 @@ pub(super) fn with_finish<T: Accum>(
         None => Activation::Identity,
         Some(Elementwise::Relu) => Activation::Relu,
         Some(Elementwise::Leaky(slope)) => Activation::Leaky(T::from_f64(slope)),
+        Some(Elementwise::Map(single, double)) => Activation::Map(T::choose(single, double)),
     };
     let normalised = if fused.normalisation.is_some() { 4 } else { 0 };
     if ins.len() != normalised + usize::from(fused.residual) {

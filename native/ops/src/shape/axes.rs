@@ -5,7 +5,7 @@ use ferromx_core::grad::{Compose, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{Params, ShapeOrNone};
-use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
@@ -45,11 +45,11 @@ pub static TRANSPOSE: OpDef = OpDef::new("transpose")
     }));
 
 /// The permutation of `rank` axes.
-fn permutation(p: &TransposeParam, rank: usize) -> Result<Vec<usize>> {
+fn permutation(p: &TransposeParam, rank: usize) -> Result<Sizes> {
     if p.axes.dims().is_empty() {
         return Ok((0..rank).rev().collect());
     }
-    let axes: Vec<usize> = p.axes.dims().iter().filter_map(|a| usize::try_from(*a).ok()).collect();
+    let axes: Sizes = p.axes.dims().iter().filter_map(|a| usize::try_from(*a).ok()).collect();
     let mut sorted = axes.clone();
     sorted.sort_unstable();
     ensure!(
@@ -118,7 +118,7 @@ pub static SWAP_AXIS: OpDef = OpDef::new("SwapAxis")
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         let (a, b) = swapped(ctx.params(), dims.len())?;
-        let mut axes: Vec<usize> = (0..dims.len()).collect();
+        let mut axes: Sizes = (0..dims.len()).collect();
         axes.swap(a, b);
         permute(&ins[0], &dims, &axes, &mut outs[0])
     })
@@ -222,7 +222,7 @@ fn reverse(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
         Some(a) => Ok(a),
         None => Err(Error::value(format!("axis {a} is out of range for {} dimensions: count them from 0", dims.len()))),
     };
-    let axes = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Vec<_>>>()?;
+    let axes = ctx.params::<ReverseParam>().axis.dims().iter().map(axis).collect::<Result<Sizes>>()?;
     by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
     Ok(())
 }

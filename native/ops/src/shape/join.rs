@@ -9,6 +9,7 @@ use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{ensure, params};
 use ferromx_kernels::movement;
+use smallvec::SmallVec;
 
 use super::moves::{by_size, source, target};
 
@@ -18,7 +19,7 @@ pub static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL
 /// Joins inputs that are rows; `width` is the length of an input's rows.
 pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
     by_size!(out.dtype(), |T| {
-        let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<Vec<_>>>()?;
+        let parts = ins.iter().map(|x| Ok((source::<T>(x)?, width(x)))).collect::<Result<SmallVec<[_; 8]>>>()?;
         movement::concat(&parts, target::<T>(out)?);
     });
     Ok(())

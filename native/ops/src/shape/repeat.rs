@@ -6,12 +6,13 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
-use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::Arith;
 use ferromx_kernels::movement;
 use ferromx_kernels::reduce::{self, Sum};
+use smallvec::SmallVec;
 
 use super::moves::{around, by_size, source, target};
 
@@ -45,8 +46,8 @@ pub static TILE: OpDef = OpDef::new("tile")
             let (dims, reps) = (outs[0].shape().to_usize(), ctx.params::<TileParam>().reps.to_usize());
             let rank = dims.len().max(reps.len());
             let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |i| s[i]);
-            let shape: Vec<usize> = (0..rank).flat_map(|i| [at(&reps, i), at(&dims, i)]).collect();
-            let axes: Vec<usize> = (0..rank).map(|i| 2 * i).collect();
+            let shape: SmallVec<[usize; 12]> = (0..rank).flat_map(|i| [at(&reps, i), at(&dims, i)]).collect();
+            let axes: Sizes = (0..rank).map(|i| 2 * i).collect();
             sum(ctx, &ins[0], &shape, &axes, &mut outs[0])
         }),
         None,

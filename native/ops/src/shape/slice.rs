@@ -6,10 +6,11 @@ use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{OptTuple, ParamValue, Params};
-use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::shape::{Dims, Shape, Sizes};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::movement;
+use smallvec::SmallVec;
 
 use super::moves::{by_size, source, target};
 
@@ -45,10 +46,10 @@ params! {
 /// A region of an array, one entry per axis.
 #[derive(Debug, Default)]
 struct Region {
-    begin: Vec<usize>,
-    step: Vec<isize>,
+    begin: Sizes,
+    step: SmallVec<[isize; 6]>,
     /// Number of elements along the axis.
-    count: Vec<usize>,
+    count: Sizes,
 }
 
 impl Region {
