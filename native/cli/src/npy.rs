@@ -1,0 +1,130 @@
+//! NumPy's `.npy` files.
+
+use std::path::Path;
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::file_format::write_whole;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Types by their descriptions in the header.
+const TYPES: [(&str, DType); 9] = [
+    ("<f4", DType::F32),
+    ("<f8", DType::F64),
+    ("<f2", DType::F16),
+    ("|u1", DType::U8),
+    ("|i1", DType::I8),
+    ("<i4", DType::I32),
+    ("<i8", DType::I64),
+    ("|b1", DType::Bool),
+    ("bfloat16", DType::BF16),
+];
+
+/// Reads an array.
+///
+/// # Errors
+/// The system refuses; the file is no `.npy` file, or one of a type or order that arrays do not have.
+pub fn read(path: &Path) -> Result<NDArray> {
+    let bytes = std::fs::read(path).map_err(|e| Error::io(path.display(), &e))?;
+    parse(&bytes).map_err(|e| Error::Format(format!("{}: {e}", path.display())))
+}
+
+fn parse(bytes: &[u8]) -> Result<NDArray> {
+    let bad = |what: &str| Error::Format(format!("this is no .npy file: {what}"));
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("its beginning is another"))?;
+    let (length, skip) = match rest {
+        [1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 4),
+        [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 6),
+        _ => return Err(bad("its version is unknown")),
+    };
+    let header = rest.get(skip..).and_then(|r| r.get(..length)).ok_or_else(|| bad("its header is cut off"))?;
+    let data = &rest[skip + length..];
+    let header = std::str::from_utf8(header).map_err(|_| bad("its header is no text"))?;
+    let after = |key: &str| header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
+    let descr =
+        after("descr").and_then(|r| r.strip_prefix('\'')?.split('\'').next()).ok_or_else(|| bad("it has no type"))?;
+    if after("fortran_order").is_some_and(|r| r.starts_with("True")) {
+        return Err(bad("its elements are in column order; save it with numpy.ascontiguousarray"));
+    }
+    let dims =
+        after("shape").and_then(|r| r.strip_prefix('(')?.split(')').next()).ok_or_else(|| bad("it has no shape"))?;
+    let shape: Shape = format!("({dims})").parse().map_err(|e: String| bad(&e))?;
+    let dtype = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, d)| *d).ok_or_else(|| {
+        let known: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
+        Error::Format(format!("elements of type '{descr}' are not taken; {} are", known.join(", ")))
+    })?;
+    let count = shape.checked_elements()?;
+    if data.len() != count * dtype.size() {
+        return Err(bad("it has more or fewer elements than its shape says"));
+    }
+    if dtype == DType::Bool && data.iter().any(|b| *b > 1) {
+        return Err(bad("truth values are bytes other than 0 and 1"));
+    }
+    let array = NDArray::empty(&shape, dtype, Context::default())?;
+    storage::write_bytes(&array, |to| to.copy_from_slice(data));
+    Ok(array)
+}
+
+/// Writes an array. NumPy has no bfloat16, so such arrays are written as float32.
+///
+/// # Errors
+/// The system refuses.
+pub fn write(path: &Path, array: &NDArray) -> Result<()> {
+    if array.dtype() == DType::BF16 {
+        let wide = NDArray::empty(array.shape(), DType::F32, Context::default())?;
+        wide.copy_from_slice(&array.to_vec_as::<f32>()?)?;
+        return write(path, &wide);
+    }
+    let descr = TYPES.iter().find(|(_, d)| *d == array.dtype()).map_or("", |(name, _)| name);
+    let dims: String = array.shape().dims().iter().map(|d| format!("{d}, ")).collect();
+    let dims = if array.shape().dims().len() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
+    // The elements begin at a multiple of 64 bytes.
+    let unpadded = MAGIC.len() + 4 + header.len() + 1;
+    header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
+    header.push('\n');
+    write_whole(&path.display().to_string(), |file| {
+        file.write_all(MAGIC)?;
+        file.write_all(&[1, 0])?;
+        file.write_all(&(header.len() as u16).to_le_bytes())?;
+        file.write_all(header.as_bytes())?;
+        storage::read_bytes(array, |bytes| file.write_all(bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_survive_a_round_trip() {
+        let path = std::env::temp_dir().join(format!("ferromx-npy-{}.npy", std::process::id()));
+        for array in [
+            NDArray::from_slice(&[1.5f32, -2.0, 3.0, 4.0], &[2, 2]).unwrap(),
+            NDArray::from_slice(&[7i64], &[]).unwrap(),
+            NDArray::from_slice::<u8>(&[], &[0, 3]).unwrap(),
+            NDArray::from_slice(&[true, false], &[2]).unwrap(),
+        ] {
+            write(&path, &array).unwrap();
+            let back = read(&path).unwrap();
+            assert_eq!((back.shape(), back.dtype()), (array.shape(), array.dtype()));
+            assert_eq!(storage::read_bytes(&back, <[u8]>::to_vec), storage::read_bytes(&array, <[u8]>::to_vec));
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn other_files_are_errors() {
+        assert!(parse(b"PK").unwrap_err().to_string().contains("its beginning is another"));
+        let header = |text: &str| [MAGIC, &[1, 0, text.len() as u8, 0], text.as_bytes()].concat();
+        let e = parse(&header("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }")).unwrap_err().to_string();
+        assert!(e.contains("type '<c8' are not taken"), "{e}");
+        let e = parse(&header("{'descr': '<f4', 'fortran_order': False, 'shape': (9,), }")).unwrap_err().to_string();
+        assert!(e.contains("more or fewer"), "{e}");
+    }
+}

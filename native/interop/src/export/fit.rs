@@ -1,0 +1,183 @@
+//! Reads a process from right to left: fits its recipe to nodes of ours and finds what its names stand for.
+
+use std::collections::HashMap;
+
+use ferromx_ops::registry;
+
+use super::Source;
+use crate::import::Names;
+use crate::ir::{AttributeDescriptor, Node, Value};
+use crate::mapping::ast::{Call, Expr, Process};
+use crate::mapping::rules;
+use crate::mxnet;
+
+/// Parameters that say how an operator computes, not what.
+const NO_MEANING: [&str; 6] =
+    ["workspace", "cudnn_off", "cudnn_tune", "num_args", "min_calib_range", "max_calib_range"];
+
+/// A process that is being fitted.
+pub struct Fit<'a, 'p> {
+    /// Our graph.
+    pub source: &'a Source,
+    /// The process.
+    pub process: &'p Process,
+    /// What is known of the names so far.
+    pub names: Names<'p>,
+    /// Nodes that the recipe covers, the outermost one first.
+    pub covered: Vec<usize>,
+}
+
+/// The operator's name in the registry, since processes may use an alias.
+fn main_name(name: &str) -> &str {
+    registry::find(name).map_or(name, |(_, def)| def.name)
+}
+
+impl<'p> Fit<'_, 'p> {
+    /// Fits the recipe to a node. A text says why it does not fit.
+    pub fn node(&mut self, node: usize) -> Result<(), String> {
+        let process = self.process;
+        match &process.right {
+            Expr::Call(call) => self.call(call, node, true),
+            // Several outputs of one operator, or only the first of them.
+            Expr::Pick(e, 0) => match &**e {
+                Expr::Call(call) => self.call(call, node, true),
+                _ => Err("the recipe is no operator".into()),
+            },
+            Expr::Outputs(items) => {
+                let mut first = None;
+                for (k, item) in items.iter().enumerate() {
+                    match item {
+                        Expr::Pick(e, index) if *index == k => first = first.or(Some(&**e)),
+                        _ => return Err("the recipe makes its outputs one by one".into()),
+                    }
+                }
+                match first {
+                    Some(e) => match self.definition(e) {
+                        Expr::Call(call) => self.call(call, node, true),
+                        _ => Err("the recipe is no operator".into()),
+                    },
+                    None => Err("the recipe makes nothing".into()),
+                }
+            }
+            _ => Err("the recipe is no operator".into()),
+        }
+    }
+
+    /// What a `let` defines, or the expression itself.
+    fn definition(&self, e: &'p Expr) -> &'p Expr {
+        if let Expr::Name(name, _) = e
+            && let Some((_, value)) = self.process.lets.iter().find(|(n, _)| n == name)
+        {
+            return value;
+        }
+        e
+    }
+
+    fn call(&mut self, call: &'p Call, node: usize, root: bool) -> Result<(), String> {
+        let n = &self.source.graph.nodes[node];
+        if n.op != main_name(&call.name) {
+            return Err(format!("it is no {}", call.name));
+        }
+        if !root && self.source.uses.get(&n.outputs[0]).copied().unwrap_or(0) != 1 {
+            return Err(format!("{} '{}' has other uses", n.op, n.name));
+        }
+        self.covered.push(node);
+        let (_, def) = registry::find(&n.op).map_err(|e| e.to_string())?;
+        let descriptor = mxnet::descriptor(def);
+        let variadic = def.num_inputs(&self.source.params(node)?).is_none();
+        let inputs: Vec<Value> = n.inputs.iter().map(|name| self.source.value(name)).collect();
+        let mut named: HashMap<usize, &'p Expr> = HashMap::new();
+        for (key, e) in &call.named {
+            if let Some(at) = descriptor.inputs.iter().position(|a| a.name == *key) {
+                named.insert(at, e);
+            }
+        }
+        match call.args.as_slice() {
+            [one] if variadic => self.fit(one, &Value::List(inputs.clone()))?,
+            args => {
+                let count = args.len().max(named.keys().max().map_or(0, |k| k + 1));
+                if inputs.len() > count {
+                    return Err(format!("it has {} inputs", inputs.len()));
+                }
+                for i in 0..count {
+                    if let Some(e) = args.get(i).or(named.get(&i).copied()) {
+                        self.fit(e, inputs.get(i).unwrap_or(&Value::None))?;
+                    }
+                }
+            }
+        }
+        for a in &descriptor.attributes {
+            self.parameter(call, n, a)?;
+        }
+        Ok(())
+    }
+
+    fn parameter(&mut self, call: &'p Call, n: &Node, a: &AttributeDescriptor) -> Result<(), String> {
+        let value = n.attributes.get(&a.name).cloned().unwrap_or_default();
+        match call.named.iter().find(|(key, _)| *key == a.name) {
+            Some((_, e)) => self.fit(e, &value).map_err(|why| format!("its parameter {} is {value}: {why}", a.name)),
+            None if NO_MEANING.contains(&a.name.as_str()) || value == a.default => Ok(()),
+            None => Err(format!("its parameter {} is {value}", a.name)),
+        }
+    }
+
+    /// Fits an expression to an input or parameter.
+    fn fit(&mut self, e: &'p Expr, value: &Value) -> Result<(), String> {
+        match self.definition(e) {
+            Expr::Name(name, _) => match self.names.get(name.as_str()) {
+                Some(earlier) if earlier == value => Ok(()),
+                Some(earlier) => Err(format!("{name} is {earlier} elsewhere")),
+                None => {
+                    self.names.insert(name, value.clone());
+                    Ok(())
+                }
+            },
+            Expr::Call(call) => match rules::find(&call.name) {
+                Some(rule) => {
+                    let known: Vec<Option<Value>> = call.args.iter().map(|a| self.known(a)).collect();
+                    match (rule.reverse, call.args.first()) {
+                        (Some(reverse), Some(first)) => {
+                            let given =
+                                reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", rule.name))?;
+                            self.fit(first, &given)
+                        }
+                        // What follows from the other inputs is right as it is.
+                        _ => Ok(()),
+                    }
+                }
+                None => match value {
+                    Value::Handle(h) => match self.source.producer(*h) {
+                        Some(node) => self.call(call, node, false),
+                        None => Err(format!("an input is made by no {}", call.name)),
+                    },
+                    _ => Err(format!("an input is made by no {}", call.name)),
+                },
+            },
+            other => match (self.known(other), value) {
+                (Some(expected), _) if expected == *value => Ok(()),
+                (Some(expected), Value::Handle(h))
+                    if self.source.number(*h).is_some_and(|x| Some(x) == expected.number()) =>
+                {
+                    Ok(())
+                }
+                (Some(expected), _) => Err(format!("{expected} was expected")),
+                (None, _) => Ok(()),
+            },
+        }
+    }
+
+    /// The value of an expression of literals and names that are known.
+    fn known(&self, e: &'p Expr) -> Option<Value> {
+        match self.definition(e) {
+            Expr::Literal(value) => Some(value.clone()),
+            Expr::Name(name, _) => self.names.get(name.as_str()).cloned(),
+            Expr::List(items) => items.iter().map(|e| self.known(e)).collect::<Option<_>>().map(Value::List),
+            Expr::Negative(e) => match self.known(e)? {
+                Value::Int(i) => Some(Value::Int(-i)),
+                Value::Float(x) => Some(Value::Float(-x)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}

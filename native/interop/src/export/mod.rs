@@ -1,0 +1,405 @@
+//! The export process: from our graph to a model, by the same table read from right to left.
+//!
+//! Nodes are taken from the outputs towards the inputs. For each the table's processes are tried whose recipe is made of operators of
+//! ours that stand there; the first one that fits makes the framework's operators.
+
+mod fit;
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::{Attrs, Params};
+use ferromx_core::shape::Shape;
+use ferromx_ops::registry;
+use ferromx_runtime::symbol::Symbol;
+use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+use indexmap::IndexMap;
+
+use crate::error::{Error, Problem, Result};
+use crate::import::{Builder, Importer, Names, NumpyShapes, Scope};
+use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
+use crate::mapping::ast::{Call, Direction, Process};
+use crate::mapping::table;
+use crate::mxnet;
+use fit::Fit;
+
+/// The version of the operator set that is written by default.
+pub const DEFAULT_OPSET: i64 = 21;
+/// The versions that can be written.
+pub const OPSETS: std::ops::RangeInclusive<i64> = 13..=25;
+
+/// Our graph with what is known of its tensors.
+pub struct Source {
+    /// The graph in the neutral form.
+    graph: Graph,
+    /// How often each value is used.
+    uses: HashMap<String, usize>,
+    /// Handles by name.
+    handles: HashMap<String, usize>,
+    /// Names by handle.
+    names: Vec<String>,
+    /// The node that makes a value.
+    producers: HashMap<String, usize>,
+    /// Constants of one element.
+    numbers: HashMap<usize, f64>,
+}
+
+impl Source {
+    /// The tensor of a name.
+    fn value(&self, name: &str) -> Value {
+        self.handles.get(name).map_or(Value::None, |h| Value::Handle(*h))
+    }
+
+    /// The node whose first output a tensor is.
+    fn producer(&self, handle: usize) -> Option<usize> {
+        let name = self.names.get(handle)?;
+        self.producers.get(name).copied().filter(|n| self.graph.nodes[*n].outputs[0] == *name)
+    }
+
+    /// The number that a tensor holds, if it is a constant of one element.
+    fn number(&self, handle: usize) -> Option<f64> {
+        self.numbers.get(&handle).copied()
+    }
+
+    fn params(&self, node: usize) -> Result<Params, String> {
+        let n = &self.graph.nodes[node];
+        let attrs: Attrs =
+            n.attributes.iter().filter(|(_, v)| **v != Value::None).map(|(k, v)| (k.clone(), v.to_string())).collect();
+        let (_, def) = registry::find(&n.op).map_err(|e| e.to_string())?;
+        def.parse(&attrs).map_err(|e| e.to_string())
+    }
+}
+
+/// The nodes that are being written.
+#[derive(Default)]
+pub struct Sink {
+    nodes: Vec<Node>,
+    /// Names by handle, of tensors of our graph and of new ones.
+    names: HashMap<usize, String>,
+    used: std::collections::HashSet<String>,
+}
+
+impl Sink {
+    /// A name that nothing has yet.
+    fn unique(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_string();
+        let mut n = 0;
+        while !self.used.insert(name.clone()) {
+            n += 1;
+            name = format!("{wanted}_{n}");
+        }
+        name
+    }
+}
+
+/// What is exported besides the graph.
+#[derive(Clone, Default)]
+pub struct ExportOptions {
+    /// Shapes of inputs by name; -1 leaves a dimension open.
+    pub shapes: Vec<(String, Shape)>,
+    /// Element types of inputs by name where they are not float32.
+    pub dtypes: Vec<(String, DType)>,
+    /// Names for the outputs, in their order; by default those of the symbol.
+    pub outputs: Vec<String>,
+    /// The version of the operator set.
+    pub opset: Option<i64>,
+}
+
+/// Writes a symbol with its parameters as a model.
+///
+/// # Errors
+/// Every operator that has no form in the framework, with the names of the nodes.
+pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &ExportOptions) -> Result<Model> {
+    let _numpy = NumpyShapes::set();
+    let opset = options.opset.unwrap_or(DEFAULT_OPSET);
+    if !OPSETS.contains(&opset) {
+        return Err(Error::value(format!(
+            "version {opset} of the operator set cannot be written; {} to {} can",
+            OPSETS.start(),
+            OPSETS.end()
+        )));
+    }
+    let opsets: IndexMap<String, i64> = [(String::new(), opset)].into_iter().collect();
+    let mut importer = Importer::new(opsets.clone(), false)?;
+    let source = look_at(symbol, params, options, &mut importer.builder)?;
+    let mut sink = Sink::default();
+    for (name, handle) in &source.handles {
+        sink.names.insert(*handle, name.clone());
+        sink.used.insert(name.clone());
+    }
+    importer.sink = Some(sink);
+    let mut chunks = nodes(&mut importer, &source, opset)?;
+    chunks.reverse();
+    let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
+    finish(&mut graph, &mut importer, &source, params, options)?;
+    Ok(Model { graph, opsets })
+}
+
+/// Takes the graph apart and infers shapes and types of everything in it.
+fn look_at(
+    symbol: &Symbol,
+    params: &IndexMap<String, NDArray>,
+    options: &ExportOptions,
+    builder: &mut Builder,
+) -> Result<Source> {
+    let graph = mxnet::graph(symbol)?;
+    let internals = symbol.internals();
+    let mut shapes: Vec<(String, Shape)> = Vec::new();
+    let mut dtypes: Vec<(String, DType)> = Vec::new();
+    for name in symbol.list_inputs() {
+        match params.get(&name) {
+            Some(array) => {
+                shapes.push((name.clone(), array.shape().clone()));
+                dtypes.push((name, array.dtype()));
+            }
+            None => {
+                shapes.extend(options.shapes.iter().filter(|(n, _)| *n == name).cloned());
+                dtypes.extend(options.dtypes.iter().filter(|(n, _)| *n == name).cloned());
+            }
+        }
+    }
+    let shapes = infer_shapes(&internals, &shapes)?.outputs;
+    let types = infer_dtypes(&internals, &dtypes)?.outputs;
+    let mut source = Source {
+        graph,
+        uses: HashMap::new(),
+        handles: HashMap::new(),
+        names: Vec::new(),
+        producers: HashMap::new(),
+        numbers: HashMap::new(),
+    };
+    for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
+        let name = mxnet::value_name(&e.node, e.index as usize);
+        let handle = match params.get(&name).filter(|_| e.node.is_variable()) {
+            Some(array) => builder.constant(&name, array.clone()),
+            None => builder.input(&name, shape, dtype.or(Some(DType::F32)), None),
+        };
+        if let Some([x]) = params.get(&name).filter(|a| a.len() == 1).and_then(|a| a.to_vec_as::<f64>().ok()).as_deref()
+        {
+            source.numbers.insert(handle, *x);
+        }
+        source.handles.insert(name.clone(), handle);
+        source.names.resize(source.names.len().max(handle + 1), String::new());
+        source.names[handle] = name;
+    }
+    for (i, node) in source.graph.nodes.iter().enumerate() {
+        source.producers.extend(node.outputs.iter().map(|o| (o.clone(), i)));
+        node.inputs.iter().for_each(|name| *source.uses.entry(name.clone()).or_default() += 1);
+    }
+    source.graph.outputs.iter().for_each(|o| *source.uses.entry(o.name.clone()).or_default() += 1);
+    Ok(source)
+}
+
+/// The framework's nodes for each of ours that something needs, from the outputs to the inputs.
+fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
+    let mut covered = vec![false; source.graph.nodes.len()];
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut chunks = Vec::new();
+    for i in (0..source.graph.nodes.len()).rev() {
+        if covered[i] {
+            continue;
+        }
+        match node(importer, source, i, opset) {
+            Ok(inner) => {
+                inner.into_iter().for_each(|n| covered[n] = true);
+                chunks.push(importer.sink.as_mut().map(|s| std::mem::take(&mut s.nodes)).unwrap_or_default());
+            }
+            Err(e) => problems.extend(e.at(source.graph.nodes[i].label())),
+        }
+    }
+    if problems.is_empty() { Ok(chunks) } else { Err(Error::Model(problems)) }
+}
+
+/// Writes one node of ours, with those that the process covers.
+fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
+    let mut reasons: Vec<String> = Vec::new();
+    for process in table()?.processes() {
+        if process.direction == Direction::Import || !(process.since..=process.until).contains(&opset) {
+            continue;
+        }
+        if !process.domain.is_empty() {
+            continue;
+        }
+        let mut fit = Fit { source, process, names: Names::new(), covered: Vec::new() };
+        if let Err(why) = fit.node(i) {
+            if fit.covered.len() == 1 || (fit.covered.len() > 1 && reasons.is_empty()) {
+                reasons.push(why);
+            }
+            continue;
+        }
+        let (names, covered) = (fit.names, fit.covered);
+        let ours = &source.graph.nodes[i];
+        let mut scope = Scope { importer: &mut *importer, node: ours, name: ours.name.clone(), wanted_value: false };
+        let mut fits = true;
+        for (condition, why) in &process.conditions {
+            if !scope.eval(condition, &names, false)?.is_true() {
+                reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why.clone() });
+                fits = false;
+                break;
+            }
+        }
+        if !fits {
+            continue;
+        }
+        write(&mut scope, process, &names, ours)?;
+        return Ok(covered);
+    }
+    let op = &source.graph.nodes[i].op;
+    Err(Error::unsupported(match reasons.is_empty() {
+        true => format!("there is no process that writes {op} in version {opset} of the operator set"),
+        false => format!("no process that writes {op} fits: {}", reasons.join("; ")),
+    }))
+}
+
+/// Makes the framework's side of a process.
+fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
+    framework_call(scope, &process.left, names, Some(&ours.outputs))?;
+    Ok(())
+}
+
+/// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.
+pub fn framework_call(
+    scope: &mut Scope<'_, '_>,
+    call: &Call,
+    names: &Names<'_>,
+    outputs: Option<&[String]>,
+) -> Result<Value> {
+    let mut inputs = Vec::new();
+    for e in &call.args {
+        let value = scope.eval(e, names, false)?;
+        match value {
+            Value::List(items) => inputs.extend(items),
+            other => inputs.push(other),
+        }
+    }
+    while let Some(Value::None) = inputs.last() {
+        inputs.pop();
+    }
+    let inputs = inputs.iter().map(|v| scope.importer.written_name(v)).collect::<Result<Vec<_>>>()?;
+    let probe = Node { op: call.name.clone(), ..Node::default() };
+    let descriptor = scope.importer.descriptor(&probe)?;
+    let mut attributes = IndexMap::new();
+    for a in &descriptor.attributes {
+        let value = match call.named.iter().find(|(key, _)| *key == a.name) {
+            Some((_, e)) => scope.eval(e, names, false)?,
+            None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
+            None => Value::None,
+        };
+        // Truth values and whole numbers are written as the kind of the attribute says.
+        let value = match (a.kind, value) {
+            (crate::ir::AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
+            (crate::ir::AttributeKind::Float, v) if v.number().is_some() => {
+                Value::Float(v.number().unwrap_or_default())
+            }
+            (_, v) => v,
+        };
+        let empty = matches!(&value, Value::List(items) if items.is_empty());
+        if value == Value::None && !matches!(value, Value::Graph(_)) || value == a.default || (empty && !a.required) {
+            continue;
+        }
+        if !a.kind.takes(&value) {
+            return Err(Error::value(format!("the attribute {} of {} would be {value}", a.name, call.name)));
+        }
+        attributes.insert(a.name.clone(), value);
+    }
+    let Some(sink) = scope.importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
+    let (name, outputs, handle) = match outputs {
+        Some(outputs) => (scope.name.clone(), outputs.to_vec(), Value::None),
+        None => {
+            let name = sink.unique(&format!("{}/{}", scope.name, call.name));
+            let handle = scope.importer.builder.input(&name, Shape::unknown(), None, None);
+            sink.names.insert(handle, name.clone());
+            (name.clone(), vec![name], Value::Handle(handle))
+        }
+    };
+    let wanted = descriptor.outputs.last().is_some_and(|o| o.arity == crate::ir::Arity::Many);
+    let keep = if wanted { outputs.len() } else { descriptor.outputs.len().min(outputs.len()) };
+    sink.nodes.push(Node {
+        name,
+        domain: String::new(),
+        op: call.name.clone(),
+        inputs,
+        outputs: outputs.into_iter().take(keep).collect(),
+        attributes,
+    });
+    Ok(handle)
+}
+
+impl Importer<'_> {
+    /// The name under which a tensor is written; a constant gets one when it is first asked for.
+    fn written_name(&mut self, value: &Value) -> Result<String> {
+        let handle = match value {
+            Value::None => return Ok(String::new()),
+            Value::Handle(h) => *h,
+            other => return Err(Error::value(format!("an input would be a {}", other.kind()))),
+        };
+        let wanted = self.builder.info(handle).name.clone();
+        let Some(sink) = self.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
+        if let Some(name) = sink.names.get(&handle) {
+            return Ok(name.clone());
+        }
+        let name = sink.unique(&format!("{wanted}/constant"));
+        sink.names.insert(handle, name.clone());
+        Ok(name)
+    }
+}
+
+/// Constants, inputs and outputs.
+fn finish(
+    graph: &mut Graph,
+    importer: &mut Importer<'_>,
+    source: &Source,
+    params: &IndexMap<String, NDArray>,
+    options: &ExportOptions,
+) -> Result<()> {
+    let used: std::collections::HashSet<&String> = graph.nodes.iter().flat_map(|n| &n.inputs).collect();
+    let heads: Vec<&String> = source.graph.outputs.iter().map(|o| &o.name).collect();
+    let names = importer.sink.as_ref().map(|s| s.names.clone()).unwrap_or_default();
+    let mut by_name: Vec<(&String, usize)> = names.iter().map(|(h, n)| (n, *h)).collect();
+    by_name.sort();
+    let mut constants = IndexMap::new();
+    for (name, handle) in by_name {
+        if (used.contains(name) || heads.contains(&name))
+            && let Some(array) = &importer.builder.info(handle).value
+        {
+            constants.insert(name.clone(), Tensor::from_array(array));
+        }
+    }
+    let info = |name: &str| {
+        let t = source.handles.get(name).map(|h| importer.builder.info(*h));
+        let dims = t
+            .filter(|t| t.shape.ndim_is_known())
+            .map(|t| t.shape.dims().iter().map(|d| usize::try_from(*d).map_or(Dim::Unknown, Dim::Known)).collect());
+        let element = t.and_then(|t| t.dtype).map(ElementType::Ours);
+        ValueInfo { name: name.to_string(), element, dims, other: None }
+    };
+    // A label of the training, for example, is read by nothing that is written.
+    let needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
+    graph.inputs = source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
+    // Outputs keep the names that the caller gives them; an operator that copies gives an output its name.
+    let mut extra = Vec::new();
+    for (k, head) in heads.iter().enumerate() {
+        let wanted = options.outputs.get(k).cloned().unwrap_or_else(|| (*head).clone());
+        let mut out = info(head);
+        if wanted != **head
+            || graph.outputs.iter().any(|o| o.name == wanted)
+            || source.graph.inputs.iter().any(|i| i.name == **head)
+        {
+            let name = importer.sink.as_mut().map_or(wanted.clone(), |s| s.unique(&wanted));
+            out.name = name.clone();
+            let node = Node {
+                name: name.clone(),
+                op: "Identity".into(),
+                inputs: vec![(*head).clone()],
+                outputs: vec![name],
+                ..Node::default()
+            };
+            extra.push(node);
+        }
+        graph.outputs.push(out);
+    }
+    graph.nodes.extend(extra);
+    graph.constants = constants;
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! Builds our graph: adds operators by descriptor, infers what can be known, computes what is constant.
+
+use std::collections::HashSet;
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{Forward, Inputs, OpDef};
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_ops::registry;
+use ferromx_runtime::imperative::{self, Arrays};
+use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
+
+use super::symbolic::{self, Dims};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+/// Elements that a constant may grow to where its operator makes more than it is given, such as a tensor of zeros.
+const MAX_GROWN: usize = 1 << 24;
+/// Elements of an array of whole numbers whose unknown elements are followed through the graph.
+const MAX_FOLLOWED: usize = 1 << 10;
+
+/// A tensor of the graph that is being built: what is known of it.
+pub struct TensorInfo {
+    /// Name of the variable that holds it if it is a constant.
+    pub name: String,
+    /// Its place in the graph; made when it is asked for if it is a constant.
+    symbol: Option<Symbol>,
+    /// Shape, -1 for what is not known.
+    pub shape: Shape,
+    /// Element type.
+    pub dtype: Option<DType>,
+    /// Its elements, if they are known.
+    pub value: Option<NDArray>,
+    /// Dimensions, unknown ones by names that tell which of them are equal.
+    pub dims: Option<Dims>,
+    /// Its elements where they are whole numbers and only some of them are known.
+    pub partly: Option<NDArray>,
+}
+
+/// The graph so far.
+pub struct Builder {
+    tensors: Vec<TensorInfo>,
+    names: HashSet<String>,
+    /// Whether random numbers are drawn while the graph is built: when a model is executed by folding it.
+    executing: bool,
+    next_dim: i64,
+}
+
+/// Whether equal inputs always give equal outputs.
+fn is_pure(def: &OpDef) -> bool {
+    !def.random && !matches!(def.forward, Forward::Host(_)) && def.name != "Custom"
+}
+
+impl Builder {
+    /// An empty graph. With `executing` everything is computed at once, random numbers too.
+    pub fn new(executing: bool) -> Builder {
+        Builder { tensors: Vec::new(), names: HashSet::new(), executing, next_dim: 0 }
+    }
+
+    /// Whether everything is computed at once.
+    pub fn is_executing(&self) -> bool {
+        self.executing
+    }
+
+    /// What is known of a tensor.
+    pub fn info(&self, handle: usize) -> &TensorInfo {
+        &self.tensors[handle]
+    }
+
+    fn push(&mut self, info: TensorInfo) -> usize {
+        self.tensors.push(info);
+        self.tensors.len() - 1
+    }
+
+    /// A name that no node has yet: the wanted one, or one that begins with it.
+    pub fn unique(&mut self, wanted: &str) -> String {
+        let wanted = if wanted.is_empty() { "node" } else { wanted };
+        let mut name = wanted.to_string();
+        let mut n = 0;
+        while !self.names.insert(name.clone()) {
+            n += 1;
+            name = format!("{wanted}_{n}");
+        }
+        name
+    }
+
+    /// An input of the graph.
+    pub fn input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, dims: Option<Dims>) -> usize {
+        let name = self.unique(name);
+        let mut attrs = Attrs::new();
+        if shape.is_known() && !shape.dims().contains(&0) && !shape.dims().is_empty() {
+            attrs.insert("__shape__".into(), Value::from(shape.dims().to_vec()).to_string());
+        }
+        if let Some(dtype) = dtype {
+            attrs.insert("__dtype__".into(), dtype.code().to_string());
+        }
+        let symbol = Some(Symbol::variable(&name, attrs));
+        let dims = dims.or_else(|| self.named_dims(&shape));
+        self.push(TensorInfo { name, symbol, shape, dtype, value: None, dims, partly: None })
+    }
+
+    /// A tensor whose elements are known. It becomes a parameter of the graph if an operator needs it.
+    pub fn constant(&mut self, name: &str, value: NDArray) -> usize {
+        let (shape, dtype) = (value.shape().clone(), value.dtype());
+        let dims = Some(Dims::from_slice(shape.dims()));
+        let name = name.to_string();
+        self.push(TensorInfo { name, symbol: None, shape, dtype: Some(dtype), value: Some(value), dims, partly: None })
+    }
+
+    /// Whole numbers of which some stand for unknown dimensions.
+    pub fn numbers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
+        let value = NDArray::from_slice(items, shape)?;
+        if items.iter().all(|x| !symbolic::is_unknown(*x)) {
+            return Ok(self.constant(name, value));
+        }
+        Err(Error::NeedsValue("a tensor that depends on unknown dimensions has no operator here".into()))
+    }
+
+    /// A new name for a dimension that nothing is known of.
+    pub fn new_dim(&mut self) -> i64 {
+        self.next_dim += 1;
+        symbolic::unknown(self.next_dim)
+    }
+
+    /// A name for a dimension that has a name in the model.
+    pub fn dim_of_name(&mut self, known: &mut Vec<(String, i64)>, name: &str) -> i64 {
+        if let Some((_, dim)) = known.iter().find(|(n, _)| n == name) {
+            return *dim;
+        }
+        let dim = self.new_dim();
+        known.push((name.to_string(), dim));
+        dim
+    }
+
+    fn named_dims(&mut self, shape: &Shape) -> Option<Dims> {
+        shape.ndim_is_known().then(|| shape.dims().iter().map(|d| if *d < 0 { self.new_dim() } else { *d }).collect())
+    }
+
+    /// The tensor as a symbol; a constant becomes a variable.
+    pub fn symbol(&mut self, handle: usize) -> Symbol {
+        if let Some(symbol) = &self.tensors[handle].symbol {
+            return symbol.clone();
+        }
+        let wanted = self.tensors[handle].name.clone();
+        let name = self.unique(&wanted);
+        let info = &mut self.tensors[handle];
+        let mut attrs = Attrs::new();
+        if let Some(dtype) = info.dtype {
+            attrs.insert("__dtype__".into(), dtype.code().to_string());
+        }
+        let symbol = Symbol::variable(&name, attrs);
+        info.name = name;
+        info.symbol = Some(symbol.clone());
+        symbol
+    }
+
+    /// The constants that variables of the graph stand for, by the variables' names.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, &NDArray)> {
+        let of = |t| -> Option<(&str, &NDArray)> {
+            let t: &TensorInfo = t;
+            t.symbol.as_ref()?;
+            Some((t.name.as_str(), t.value.as_ref()?))
+        };
+        self.tensors.iter().filter_map(of)
+    }
+
+    /// Adds an operator and gives its visible outputs. Inputs are tensors, lists of them, numbers (which become scalars of the
+    /// type of the first tensor), or nothing at the end where they are optional.
+    ///
+    /// # Errors
+    /// Inputs and parameters that the operator does not take.
+    pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        let ins = self.inputs(op, inputs)?;
+        let mut attrs = Attrs::new();
+        for (key, value) in params {
+            if !matches!(value, Value::None) {
+                attrs.insert(key.to_string(), value.to_string());
+            }
+        }
+        let call = self.call(op, &attrs, ins.len())?;
+        let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
+        if let Some(values) = constant.filter(|_| self.executing || is_pure(call.def))
+            && let Some(made) = self.fold(&call, name, values)?
+        {
+            return Ok(made);
+        }
+        if matches!(call.def.forward, Forward::Dynamic(_)) && self.executing {
+            return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
+        }
+        self.add(&call, &attrs, name, &ins)
+    }
+
+    fn call(&self, op: &str, attrs: &Attrs, inputs: usize) -> Result<OpCall> {
+        let (name, def) = registry::find(op)?;
+        let mut attrs = attrs.clone();
+        if let Inputs::Variadic { count, .. } = def.inputs {
+            attrs.entry(count.into()).or_insert_with(|| inputs.to_string());
+        }
+        let params = def.parse(&attrs)?;
+        Ok(OpCall { name, def, params })
+    }
+
+    /// Flattens the inputs and makes tensors of numbers.
+    fn inputs(&mut self, op: &str, inputs: &[Value]) -> Result<Vec<usize>> {
+        let mut flat: Vec<&Value> = Vec::new();
+        for input in inputs {
+            match input {
+                Value::List(items) => flat.extend(items),
+                other => flat.push(other),
+            }
+        }
+        while let Some(Value::None) = flat.last() {
+            flat.pop();
+        }
+        let dtype = flat.iter().find_map(|v| if let Value::Handle(h) = v { self.tensors[*h].dtype } else { None });
+        let mut ins = Vec::with_capacity(flat.len());
+        for value in flat {
+            ins.push(match value {
+                Value::Handle(h) => *h,
+                Value::Tensor(t) => {
+                    let array = t.to_array()?;
+                    self.constant("constant", array)
+                }
+                number => {
+                    let Some(x) = number.number() else {
+                        return Err(Error::value(format!("an input of {op} is {}, not a tensor", number.kind())));
+                    };
+                    let scalar = NDArray::zeros(&Shape::new(&[]), dtype.unwrap_or(DType::F32), Context::default())?;
+                    ferromx_runtime::arrays::write_converted(&scalar, [x].into_iter())?;
+                    self.constant("constant", scalar)
+                }
+            });
+        }
+        Ok(ins)
+    }
+
+    /// Computes an operator whose inputs are all known, unless its result would be much larger than they are.
+    fn fold(&mut self, call: &OpCall, name: &str, values: Vec<NDArray>) -> Result<Option<Vec<usize>>> {
+        let given: usize = values.iter().map(NDArray::len).sum();
+        if !self.executing && !matches!(call.def.forward, Forward::Dynamic(_)) {
+            let mut ins: Vec<Shape> = values.iter().map(|v| v.shape().clone()).collect();
+            let mut outs = vec![Shape::unknown(); call.def.num_outputs(&call.params)];
+            (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
+                .map_err(|e| call.locate(e, name, values.len()))?;
+            let made = outs.iter().filter_map(|s| s.checked_elements().ok()).max().unwrap_or(0);
+            if made > MAX_GROWN.max(given.saturating_mul(2)) {
+                return Ok(None);
+            }
+        }
+        let mut outs = Arrays::new();
+        imperative::invoke(call, Some(Context::default()), &values, &mut outs, false)?;
+        let visible = call.def.num_visible(&call.params);
+        let named = |k: usize| if visible == 1 { name.to_string() } else { format!("{name}_{k}") };
+        Ok(Some(outs.into_iter().take(visible).enumerate().map(|(k, a)| self.constant(&named(k), a)).collect()))
+    }
+
+    /// Adds a node.
+    fn add(&mut self, call: &OpCall, attrs: &Attrs, name: &str, ins: &[usize]) -> Result<Vec<usize>> {
+        let (shapes, dims) = self.infer_shapes(call, name, ins)?;
+        let dtypes = self.infer_dtypes(call, name, ins)?;
+        let partly = self.follow(call, ins)?;
+        let symbols: Vec<Symbol> = ins.iter().map(|h| self.symbol(*h)).collect();
+        let name = self.unique(name);
+        let symbol = AtomicSymbol::new(call.name, attrs.clone())?.compose(&name, &symbols, None)?;
+        let mut outs = Vec::new();
+        for (k, (shape, dims)) in shapes.into_iter().zip(dims).take(symbol.num_outputs()).enumerate() {
+            let dims = match dims {
+                Some(dims) => {
+                    Some(dims.iter().map(|d| if *d == symbolic::UNNAMED { self.new_dim() } else { *d }).collect())
+                }
+                None => self.named_dims(&shape),
+            };
+            let partly = if k == 0 { partly.clone() } else { None };
+            let dtype = dtypes[k];
+            // All elements known after all: then it is a constant.
+            let known = partly.as_ref().filter(|a| !symbolic::has_unknown(a));
+            if let (Some(array), Some(dtype)) = (known, dtype) {
+                let value = symbolic::converted(array, dtype)?;
+                outs.push(self.constant(&name, value));
+                continue;
+            }
+            let symbol = Some(symbol.output(k)?);
+            outs.push(self.push(TensorInfo { name: name.clone(), symbol, shape, dtype, value: None, dims, partly }));
+        }
+        Ok(outs)
+    }
+
+    fn infer_shapes(&self, call: &OpCall, name: &str, ins: &[usize]) -> Result<(Vec<Shape>, Vec<Option<Dims>>)> {
+        let n = call.def.num_outputs(&call.params);
+        let infer = |mut shapes: Vec<Shape>| {
+            let mut outs = vec![Shape::unknown(); n];
+            (call.def.infer_shape)(&call.params, &mut ShapeIo { ins: &mut shapes, outs: &mut outs })
+                .map_err(|e| call.locate(e, name, ins.len()))
+                .map(|()| outs)
+        };
+        let shapes = infer(ins.iter().map(|h| self.tensors[*h].shape.clone()).collect())?;
+        let dims: Option<Vec<Dims>> = ins.iter().map(|h| self.tensors[*h].dims.clone()).collect();
+        let probed = match dims {
+            Some(dims) => symbolic::probe(&dims, &shapes, |sample| infer(sample).ok()),
+            None => vec![None; n],
+        };
+        Ok((shapes, probed))
+    }
+
+    fn infer_dtypes(&self, call: &OpCall, name: &str, ins: &[usize]) -> Result<Vec<Option<DType>>> {
+        let mut types: Vec<_> = ins.iter().map(|h| self.tensors[*h].dtype).collect();
+        let mut outs = vec![None; call.def.num_outputs(&call.params)];
+        (call.def.infer_dtype)(&call.params, &mut DTypeIo { ins: &mut types, outs: &mut outs })
+            .map_err(|e| call.locate(e, name, ins.len()))?;
+        Ok(outs)
+    }
+
+    /// Follows whole numbers, of which some stand for unknown dimensions, through an operator.
+    fn follow(&self, call: &OpCall, ins: &[usize]) -> Result<Option<NDArray>> {
+        if !ins.iter().any(|h| self.tensors[*h].partly.is_some()) {
+            return Ok(None);
+        }
+        let mut values = Vec::with_capacity(ins.len());
+        for h in ins {
+            let info = &self.tensors[*h];
+            match info.partly.as_ref().or(info.value.as_ref()).filter(|a| a.len() <= MAX_FOLLOWED) {
+                Some(array) => values.push(array.clone()),
+                None => return Ok(None),
+            }
+        }
+        symbolic::follow(call, values)
+    }
+
+    /// The shape of a tensor as a tensor of 64-bit integers: dimensions `start..end`.
+    pub fn shape_of(&mut self, name: &str, handle: usize, start: usize, end: usize) -> Result<usize> {
+        let info = &self.tensors[handle];
+        let dims = info.dims.clone();
+        let known = dims.as_ref().and_then(|d| d.get(start..end)).map(Dims::from_slice);
+        if let Some(known) = &known
+            && known.iter().all(|d| !symbolic::is_unknown(*d))
+        {
+            return self.numbers(name, known, &[known.len() as i64]);
+        }
+        let all = self.apply("shape_array", name, &[Value::Handle(handle)], &[])?[0];
+        if let Some(dims) = dims {
+            self.tensors[all].partly = Some(NDArray::from_slice(&dims, &[dims.len() as i64])?);
+            if start == 0 && end == dims.len() {
+                return Ok(all);
+            }
+        }
+        let range = [("axis", Value::Int(0)), ("begin", Value::Int(start as i64)), ("end", Value::Int(end as i64))];
+        Ok(self.apply("slice_axis", name, &[Value::Handle(all)], &range)?[0])
+    }
+}

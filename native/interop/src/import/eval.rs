@@ -1,0 +1,306 @@
+//! Applies a process: matches its pattern against nodes, then makes its recipe.
+
+use std::collections::HashMap;
+
+use super::Importer;
+use super::order::Wiring;
+use crate::error::{Error, Result};
+use crate::ir::{Arity, Graph, Node, Value};
+use crate::mapping::ast::{Call, Expr, Operator, Process};
+use crate::mapping::rules;
+
+/// What the names of a process stand for.
+pub type Names<'p> = HashMap<&'p str, Value>;
+
+/// What rules see: the graph that is built, and the node that is mapped.
+pub struct Scope<'a, 't> {
+    /// The import.
+    pub importer: &'a mut Importer<'t>,
+    /// The node that is mapped.
+    pub node: &'a Node,
+    /// The name that its operator gets.
+    pub name: String,
+    /// Set by a rule that would have liked to know the value of a tensor.
+    pub wanted_value: bool,
+}
+
+/// A graph with its wiring.
+pub struct Surroundings<'a, 'g> {
+    /// The graph.
+    pub graph: &'g Graph,
+    /// Its wiring.
+    pub wiring: &'a Wiring<'g>,
+}
+
+/// Whether the pattern of a process fits a node; gives the values of its names. A text says why it does not fit.
+pub fn matches<'p>(
+    importer: &mut Importer<'_>,
+    around: &Surroundings<'_, '_>,
+    node: &Node,
+    process: &'p Process,
+) -> Result<Result<Names<'p>, String>> {
+    let mut names = Names::new();
+    if let Err(why) = fits(importer, around, node, &process.left, &process.domain, &mut names, true)? {
+        return Ok(Err(why));
+    }
+    Ok(Ok(names))
+}
+
+fn fits<'p>(
+    importer: &mut Importer<'_>,
+    around: &Surroundings<'_, '_>,
+    node: &Node,
+    pattern: &'p Call,
+    domain: &str,
+    names: &mut Names<'p>,
+    root: bool,
+) -> Result<Result<(), String>> {
+    if node.op != pattern.name || node.domain != domain {
+        return Ok(Err(format!("{} is no {}", node.label(), pattern.name)));
+    }
+    let variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
+    if !variadic && node.inputs.iter().skip(pattern.args.len()).any(|i| !i.is_empty()) {
+        return Ok(Err(format!("it has {} inputs", node.inputs.len())));
+    }
+    for (i, part) in pattern.args.iter().enumerate() {
+        let input = node.inputs.get(i).map_or("", String::as_str);
+        match part {
+            Expr::Name(name, Arity::Many) => {
+                let rest = node.inputs.get(i..).unwrap_or(&[]);
+                let items = rest.iter().map(|n| importer.value(n)).collect::<Result<_>>()?;
+                names.insert(name, Value::List(items));
+            }
+            Expr::Name(name, arity) => {
+                if input.is_empty() && *arity == Arity::One {
+                    return Ok(Err(format!("its input {name} is absent")));
+                }
+                let value = importer.value(input)?;
+                if names.get(name.as_str()).is_some_and(|earlier| *earlier != value) {
+                    return Ok(Err(format!("{name} is not the same tensor twice")));
+                }
+                names.insert(name, value);
+            }
+            Expr::Call(inner) => {
+                let Some(producer) = around.wiring.producer.get(input).map(|p| &around.graph.nodes[*p]) else {
+                    return Ok(Err(format!("no {} makes its input {i}", inner.name)));
+                };
+                // What others use must be there, and only first outputs are followed.
+                let alone = around.wiring.uses.get(input) == Some(&1) && producer.outputs[0] == input;
+                if !alone {
+                    return Ok(Err(format!("{} has other uses", producer.label())));
+                }
+                if let Err(why) = fits(importer, around, producer, inner, domain, names, false)? {
+                    return Ok(Err(why));
+                }
+            }
+            literal => {
+                let Some(expected) = constant(literal) else { return Ok(Err("the pattern is no value".into())) };
+                if importer.known_number(input)?.is_none_or(|x| expected.number() != Some(x)) {
+                    return Ok(Err(format!("its input {i} is not {expected}")));
+                }
+            }
+        }
+    }
+    attributes(importer, node, pattern, names, root)
+}
+
+fn constant(e: &Expr) -> Option<Value> {
+    match e {
+        Expr::Literal(value) => Some(value.clone()),
+        Expr::Negative(e) => match constant(e)? {
+            Value::Int(i) => Some(Value::Int(-i)),
+            Value::Float(x) => Some(Value::Float(-x)),
+            _ => None,
+        },
+        Expr::List(items) => items.iter().map(constant).collect::<Option<_>>().map(Value::List),
+        _ => None,
+    }
+}
+
+/// Attributes of the outermost operator are known by their own names; those of others must be named or have their default.
+fn attributes<'p>(
+    importer: &mut Importer<'_>,
+    node: &Node,
+    pattern: &'p Call,
+    names: &mut Names<'p>,
+    root: bool,
+) -> Result<Result<(), String>> {
+    let descriptor = importer.descriptor(node)?;
+    for a in &descriptor.attributes {
+        let value = node.attributes.get(&a.name).cloned().unwrap_or_else(|| a.default.clone());
+        match pattern.named.iter().find(|(key, _)| *key == a.name) {
+            Some((_, Expr::Name(name, _))) => drop(names.insert(name, value)),
+            Some((_, e)) => {
+                if constant(e).is_none_or(|expected| expected != value) {
+                    return Ok(Err(format!("its attribute {} is {value}", a.name)));
+                }
+            }
+            None if root => {}
+            None if value == a.default => {}
+            None => return Ok(Err(format!("the attribute {} of {} is {value}", a.name, node.label()))),
+        }
+    }
+    Ok(Ok(()))
+}
+
+impl Scope<'_, '_> {
+    /// The value of an expression. The outermost operator gets the node's name.
+    ///
+    /// # Errors
+    /// Those of rules and operators.
+    pub fn eval(&mut self, e: &Expr, names: &Names<'_>, outermost: bool) -> Result<Value> {
+        Ok(match e {
+            Expr::Literal(value) => value.clone(),
+            Expr::Name(name, _) => self.name_of(name, names),
+            Expr::List(items) => Value::List(self.each(items, names, false)?),
+            Expr::Outputs(items) => Value::List(self.each(items, names, outermost)?),
+            Expr::Call(call) => self.call(call, names, outermost)?,
+            Expr::Pick(e, index) => match self.eval(e, names, outermost)? {
+                Value::List(mut items) if *index < items.len() => items.swap_remove(*index),
+                Value::List(items) => {
+                    return Err(Error::value(format!("element {index} of {} is wanted", items.len())));
+                }
+                single if *index == 0 => single,
+                other => return Err(Error::value(format!("element {index} of a {} is wanted", other.kind()))),
+            },
+            Expr::Negative(e) => match self.eval(e, names, false)? {
+                Value::Int(i) => Value::Int(i.wrapping_neg()),
+                Value::Float(x) => Value::Float(-x),
+                other => return Err(Error::value(format!("minus a {}", other.kind()))),
+            },
+            Expr::Not(e) => Value::Bool(!self.eval(e, names, false)?.is_true()),
+            Expr::Binary(operator, a, b) => self.binary(*operator, a, b, names)?,
+            Expr::If(condition, yes, no) => {
+                let chosen = if self.eval(condition, names, false)?.is_true() { yes } else { no };
+                self.eval(chosen, names, outermost)?
+            }
+        })
+    }
+
+    fn name_of(&self, name: &str, names: &Names<'_>) -> Value {
+        if let Some(value) = names.get(name) {
+            return value.clone();
+        }
+        // An attribute of the node, or its default; the table has checked that there is one in some version of the operator.
+        let default = || {
+            let descriptor = self.importer.descriptor(self.node).ok()?;
+            descriptor.attribute(name).map(|a| a.default.clone())
+        };
+        self.node.attributes.get(name).cloned().or_else(default).unwrap_or_default()
+    }
+
+    fn each(&mut self, items: &[Expr], names: &Names<'_>, outermost: bool) -> Result<Vec<Value>> {
+        items.iter().map(|e| self.eval(e, names, outermost)).collect()
+    }
+
+    fn call(&mut self, call: &Call, names: &Names<'_>, outermost: bool) -> Result<Value> {
+        if self.importer.sink.is_some() && rules::find(&call.name).is_none() {
+            return crate::export::framework_call(self, call, names, None);
+        }
+        let args = self.each(&call.args, names, false)?;
+        if let Some(rule) = rules::find(&call.name) {
+            return (rule.forward)(self, &args).map_err(|e| match e {
+                Error::Value(text) => Error::Value(format!("rule {}{}: {text}", rule.name, rule.signature)),
+                other => other,
+            });
+        }
+        let mut params = Vec::new();
+        for (key, e) in &call.named {
+            params.push((key.as_str(), self.eval(e, names, false)?));
+        }
+        self.operator(&call.name, args, params, outermost)
+    }
+
+    /// Adds an operator of ours; a single output is given as itself.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub fn operator(
+        &mut self,
+        op: &str,
+        mut args: Vec<Value>,
+        params: Vec<(&str, Value)>,
+        outermost: bool,
+    ) -> Result<Value> {
+        let (_, def) = ferromx_ops::registry::find(op)?;
+        // Inputs may be given by name, too.
+        let mut attrs = Vec::new();
+        for (key, value) in params {
+            let place = match def.inputs {
+                ferromx_core::op::Inputs::Fixed(inputs) => inputs.iter().position(|a| a.name == key),
+                ferromx_core::op::Inputs::Variadic { .. } => None,
+            };
+            match place {
+                Some(i) => {
+                    args.resize(args.len().max(i + 1), Value::None);
+                    args[i] = value;
+                }
+                None => attrs.push((key, value)),
+            }
+        }
+        let name = match outermost {
+            true => self.name.clone(),
+            false => format!("{}/{}", self.name, op.trim_start_matches('_').to_lowercase()),
+        };
+        let outs = self.importer.builder.apply(op, &name, &args, &attrs)?;
+        let mut values: Vec<Value> = outs.into_iter().map(Value::Handle).collect();
+        Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
+    }
+
+    fn binary(&mut self, operator: Operator, a: &Expr, b: &Expr, names: &Names<'_>) -> Result<Value> {
+        let left = self.eval(a, names, false)?;
+        match operator {
+            Operator::And if !left.is_true() => return Ok(Value::Bool(false)),
+            Operator::Or if left.is_true() => return Ok(Value::Bool(true)),
+            _ => {}
+        }
+        let right = self.eval(b, names, false)?;
+        let ordered = |f: fn(&f64, &f64) -> bool| match (left.number(), right.number()) {
+            (Some(x), Some(y)) => Ok(Value::Bool(f(&x, &y))),
+            _ => Err(Error::value(format!("a {} and a {} have no order", left.kind(), right.kind()))),
+        };
+        match operator {
+            Operator::And | Operator::Or => Ok(Value::Bool(right.is_true())),
+            Operator::Equal => Ok(Value::Bool(left == right)),
+            Operator::Differs => Ok(Value::Bool(left != right)),
+            Operator::Less => ordered(f64::lt),
+            Operator::LessEqual => ordered(f64::le),
+            Operator::Greater => ordered(f64::gt),
+            Operator::GreaterEqual => ordered(f64::ge),
+            Operator::Plus if matches!((&left, &right), (Value::List(_), Value::List(_))) => match (left, right) {
+                (Value::List(mut x), Value::List(y)) => {
+                    x.extend(y);
+                    Ok(Value::List(x))
+                }
+                _ => Ok(Value::None),
+            },
+            _ => arithmetic(operator, &left, &right),
+        }
+    }
+}
+
+fn arithmetic(operator: Operator, left: &Value, right: &Value) -> Result<Value> {
+    let bad = || Error::value(format!("{left} and {right} cannot be combined"));
+    let whole = |v: &Value| matches!(v, Value::Int(_) | Value::Bool(_)).then(|| v.int()).flatten();
+    if let (Some(x), Some(y)) = (whole(left), whole(right)) {
+        return match operator {
+            Operator::Plus => x.checked_add(y),
+            Operator::Minus => x.checked_sub(y),
+            Operator::Times => x.checked_mul(y),
+            Operator::Over => x.checked_div(y),
+            _ => x.checked_rem_euclid(y),
+        }
+        .map(Value::Int)
+        .ok_or_else(bad);
+    }
+    match (left.number(), right.number()) {
+        (Some(x), Some(y)) => Ok(Value::Float(match operator {
+            Operator::Plus => x + y,
+            Operator::Minus => x - y,
+            Operator::Times => x * y,
+            Operator::Over => x / y,
+            _ => x.rem_euclid(y),
+        })),
+        _ => Err(bad()),
+    }
+}

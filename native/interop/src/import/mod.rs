@@ -1,0 +1,426 @@
+//! The import process: from a model in the neutral form to our graph.
+//!
+//! Nodes are taken in topological order. For each the table's processes are tried; the first one whose pattern and conditions fit
+//! makes operators of ours. What is constant is computed on the spot, so that a graph whose inputs all have values is executed by
+//! being imported: [`execute`] runs models in that way whose shapes depend on their data.
+
+mod builder;
+mod eval;
+mod order;
+mod symbolic;
+
+use std::collections::HashMap;
+
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::Symbol;
+use indexmap::IndexMap;
+
+pub use builder::{Builder, TensorInfo};
+use eval::Surroundings;
+pub use eval::{Names, Scope};
+pub use symbolic::{Dims, is_unknown};
+
+use crate::error::{Error, Problem, Result};
+use crate::export::Sink;
+use crate::ir::{Dim, Graph, Model, Node, OpDescriptor, Value, ValueInfo};
+use crate::mapping::{Table, table};
+use crate::onnx::{self, Schema};
+
+/// What an import may be told.
+#[derive(Clone, Default)]
+pub struct ImportOptions {
+    /// Shapes of inputs by name, where they are to be fixed; -1 leaves a dimension open.
+    pub shapes: HashMap<String, Vec<i64>>,
+    /// Values of inputs by name that become part of the graph.
+    pub values: HashMap<String, NDArray>,
+}
+
+/// A model as a graph of ours.
+pub struct Imported {
+    /// The graph.
+    pub symbol: Symbol,
+    /// Parameters that are learned or constant.
+    pub args: IndexMap<String, NDArray>,
+    /// Auxiliary states.
+    pub aux: IndexMap<String, NDArray>,
+    /// The inputs that the graph needs, in the order of the model.
+    pub inputs: Vec<ValueInfo>,
+    /// The names of the outputs in the model, in the order of the graph's outputs.
+    pub outputs: Vec<String>,
+}
+
+/// An import under way.
+pub struct Importer<'t> {
+    /// The graph that is built.
+    pub builder: Builder,
+    table: &'t Table,
+    schema: &'t Schema,
+    opsets: IndexMap<String, i64>,
+    /// Values by name, those of inner graphs last; `None` for what could not be made.
+    scopes: Vec<HashMap<String, Option<Value>>>,
+    problems: Vec<Problem>,
+    /// Where an export writes the framework's operators.
+    pub(crate) sink: Option<Sink>,
+}
+
+/// Graphs inside of graphs.
+const MAX_DEPTH: usize = 24;
+
+impl<'t> Importer<'t> {
+    pub(crate) fn new(opsets: IndexMap<String, i64>, executing: bool) -> Result<Importer<'t>> {
+        let (table, schema) = (table()?, onnx::schema()?);
+        for (domain, version) in &opsets {
+            if let Some(newest) = schema.newest(domain)
+                && *version > newest
+            {
+                return Err(Error::unsupported(format!(
+                    "the model uses version {version} of the operator set '{domain}', but versions up to {newest} are known: \
+                     export it with an older one"
+                )));
+            }
+        }
+        let scopes = vec![HashMap::new()];
+        Ok(Importer {
+            builder: Builder::new(executing),
+            table,
+            schema,
+            opsets,
+            scopes,
+            problems: Vec::new(),
+            sink: None,
+        })
+    }
+
+    /// The version of a domain's operator set that the model uses.
+    pub fn version(&self, domain: &str) -> i64 {
+        self.opsets.get(domain).copied().unwrap_or(1)
+    }
+
+    /// What the framework says of a node's operator.
+    ///
+    /// # Errors
+    /// The framework has no such operator in the model's version of the operator set.
+    pub fn descriptor(&self, node: &Node) -> Result<&'t OpDescriptor> {
+        let version = self.version(&node.domain);
+        self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
+            Error::unsupported(match node.domain.as_str() {
+                "" => format!("version {version} of the operator set has no operator {}", node.op),
+                domain => format!("the operator {} of the domain {domain} is not known", node.op),
+            })
+        })
+    }
+
+    /// The value of a name; nothing for the empty name.
+    ///
+    /// # Errors
+    /// It could not be made, which was reported where it should have been.
+    fn value(&self, name: &str) -> Result<Value> {
+        if name.is_empty() {
+            return Ok(Value::None);
+        }
+        match self.scopes.iter().rev().find_map(|s| s.get(name)) {
+            Some(Some(value)) => Ok(value.clone()),
+            _ => Err(Error::Model(Vec::new())),
+        }
+    }
+
+    /// The number that a name stands for, if it is a constant of one element.
+    fn known_number(&self, name: &str) -> Result<Option<f64>> {
+        let Value::Handle(h) = self.value(name)? else { return Ok(None) };
+        let Some(array) = self.builder.info(h).value.as_ref().filter(|a| a.len() == 1) else { return Ok(None) };
+        Ok(array.to_vec_as::<f64>()?.first().copied())
+    }
+
+    /// Maps a graph whose inputs have these values, and gives its outputs.
+    ///
+    /// # Errors
+    /// The wiring is wrong; problems of nodes are collected.
+    pub fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
+        if self.scopes.len() > MAX_DEPTH {
+            return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
+        }
+        let outside = |name: &str| self.scopes.iter().any(|s| s.contains_key(name));
+        let wiring = order::wire(graph, outside).map_err(Error::Model)?;
+        let mut scope: HashMap<String, Option<Value>> = inputs.into_iter().map(|(n, v)| (n, Some(v))).collect();
+        for (name, tensor) in &graph.constants {
+            match tensor.to_array() {
+                Ok(array) => {
+                    let handle = self.builder.constant(name, array);
+                    scope.insert(name.clone(), Some(Value::Handle(handle)));
+                }
+                Err(e) => {
+                    self.problems.extend(e.at(format!("initializer '{name}'")));
+                    scope.insert(name.clone(), None);
+                }
+            }
+        }
+        self.scopes.push(scope);
+        let around = Surroundings { graph, wiring: &wiring };
+        for i in &wiring.order {
+            self.node(&around, &graph.nodes[*i]);
+        }
+        let outputs = graph.outputs.iter().map(|o| self.value(&o.name)).collect();
+        self.scopes.pop();
+        outputs
+    }
+
+    fn node(&mut self, around: &Surroundings<'_, '_>, node: &Node) {
+        let made = self.map(around, node);
+        let values = match made {
+            Ok(values) => values.into_iter().map(Some).collect(),
+            Err(e) => {
+                // An error without problems: an input was missing already.
+                if !matches!(&e, Error::Model(p) if p.is_empty()) {
+                    self.problems.extend(e.at(node.label()));
+                }
+                vec![None; node.outputs.len()]
+            }
+        };
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.extend(node.outputs.iter().cloned().zip(values));
+        }
+    }
+
+    /// The outputs of a node by the first process that fits.
+    fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
+        let descriptor = self.descriptor(node)?;
+        check_node(node, descriptor)?;
+        for input in &node.inputs {
+            self.value(input)?;
+        }
+        let version = self.version(&node.domain);
+        let table = self.table;
+        let name = if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { Some(&node.name) };
+        let name = name.cloned().unwrap_or_default();
+        let (mut reasons, mut wanted) = (Vec::new(), false);
+        for process in table.for_import(&node.domain, &node.op, version) {
+            let mut names = match eval::matches(self, around, node, process)? {
+                Ok(names) => names,
+                Err(why) => {
+                    reasons.push(why);
+                    continue;
+                }
+            };
+            let mut scope = Scope { importer: &mut *self, node, name: name.clone(), wanted_value: false };
+            for (name, e) in &process.lets {
+                let value = scope.eval(e, &names, false)?;
+                names.insert(name, value);
+            }
+            let mut refused = None;
+            for (condition, why) in &process.conditions {
+                if !scope.eval(condition, &names, false)?.is_true() {
+                    refused = Some(why.clone());
+                    break;
+                }
+            }
+            if let Some(why) = refused {
+                wanted |= scope.wanted_value;
+                reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why });
+                continue;
+            }
+            let value = scope.eval(&process.right, &names, true)?;
+            return outputs(node, value);
+        }
+        Err(unmapped(node, version, &reasons, wanted))
+    }
+}
+
+/// The error for a node that no process fits.
+fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Error {
+    if reasons.is_empty() {
+        return Error::unsupported(format!(
+            "there is no process for {} of version {version} of the operator set",
+            node.op
+        ));
+    }
+    let mut distinct: Vec<&str> = reasons.iter().map(String::as_str).collect();
+    distinct.dedup();
+    let text = format!("no process for {} fits: {}", node.op, distinct.join("; "));
+    if wanted { Error::NeedsValue(text) } else { Error::Unsupported(text) }
+}
+
+/// The outputs that a process made, as many as the node has.
+fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
+    let values = match value {
+        Value::List(values) => values,
+        single => vec![single],
+    };
+    for (k, name) in node.outputs.iter().enumerate() {
+        if !name.is_empty() && !matches!(values.get(k), Some(Value::Handle(_))) {
+            return Err(Error::unsupported(format!(
+                "its output {k} ('{name}') is not made by the process for {}",
+                node.op
+            )));
+        }
+    }
+    Ok(values.into_iter().chain(std::iter::repeat(Value::None)).take(node.outputs.len()).collect())
+}
+
+/// Checks a node against the descriptor of its operator.
+fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
+    use crate::ir::Arity;
+    let variadic = descriptor.inputs.last().is_some_and(|a| a.arity == Arity::Many);
+    let given = node.inputs.len();
+    if given > descriptor.inputs.len() && !variadic {
+        return Err(Error::format(format!(
+            "it has {given} inputs; {} takes at most {}",
+            node.op,
+            descriptor.inputs.len()
+        )));
+    }
+    for (i, arg) in descriptor.inputs.iter().enumerate() {
+        if arg.arity == Arity::One && node.inputs.get(i).is_none_or(String::is_empty) {
+            return Err(Error::format(format!("its input {} is missing", arg.name)));
+        }
+    }
+    let many = descriptor.outputs.last().is_some_and(|a| a.arity == Arity::Many);
+    if node.outputs.len() > descriptor.outputs.len() && !many {
+        let n = descriptor.outputs.len();
+        return Err(Error::format(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op)));
+    }
+    for (name, value) in &node.attributes {
+        let Some(a) = descriptor.attribute(name) else {
+            let known: Vec<_> = descriptor.attributes.iter().map(|a| a.name.as_str()).collect();
+            return Err(Error::format(format!(
+                "it has an attribute '{name}', which {} does not have; it has {}",
+                node.op,
+                if known.is_empty() { "none".to_string() } else { known.join(", ") }
+            )));
+        };
+        if !a.kind.takes(value) {
+            return Err(Error::format(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind)));
+        }
+    }
+    match descriptor.attributes.iter().find(|a| a.required && !node.attributes.contains_key(&a.name)) {
+        Some(a) => Err(Error::format(format!("its attribute {} is missing", a.name))),
+        None => Ok(()),
+    }
+}
+
+/// Adds the inputs of a model to the graph.
+fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions) -> Result<HashMap<String, Value>> {
+    let mut scope = HashMap::new();
+    let mut named = Vec::new();
+    for info in &model.graph.inputs {
+        let place = format!("input '{}'", info.name);
+        if let Some(array) = options.values.get(&info.name) {
+            let handle = importer.builder.constant(&info.name, array.clone());
+            scope.insert(info.name.clone(), Value::Handle(handle));
+            continue;
+        }
+        if let Some(other) = info.other {
+            let e = Error::unsupported(format!("it is a {other}; only tensors are mapped"));
+            importer.problems.extend(e.at(place));
+            continue;
+        }
+        let dtype = match info.element.as_ref().map(|e| e.ours()) {
+            Some(Err(e)) => {
+                importer.problems.extend(e.at(place));
+                continue;
+            }
+            Some(Ok(dtype)) => Some(dtype),
+            None => None,
+        };
+        let mut shape = info.shape();
+        if let Some(given) = options.shapes.get(&info.name) {
+            let given = Shape::new(given);
+            if !shape.assign(&given) {
+                let text = format!("its shape is {}, but {given} was given for it", info.shape());
+                importer.problems.extend(Error::value(text).at(place));
+                continue;
+            }
+        }
+        let dims = shape.ndim_is_known().then(|| {
+            let dims =
+                shape.dims().iter().enumerate().map(|(k, d)| match info.dims.as_ref().and_then(|dims| dims.get(k)) {
+                    _ if *d >= 0 => *d,
+                    Some(Dim::Named(name)) => importer.builder.dim_of_name(&mut named, name),
+                    _ => importer.builder.new_dim(),
+                });
+            dims.collect::<Dims>()
+        });
+        let handle = importer.builder.input(&info.name, shape, dtype, dims);
+        scope.insert(info.name.clone(), Value::Handle(handle));
+    }
+    let unknown =
+        options.shapes.keys().chain(options.values.keys()).find(|n| !model.graph.inputs.iter().any(|i| i.name == **n));
+    match unknown {
+        Some(name) => {
+            let known: Vec<_> = model.graph.inputs.iter().map(|i| i.name.as_str()).collect();
+            Err(Error::value(format!("the model has no input '{name}'; its inputs are {}", known.join(", "))))
+        }
+        None => Ok(scope),
+    }
+}
+
+/// Maps a model to a graph of ours.
+///
+/// # Errors
+/// Everything in the model that cannot be mapped, with the names of the nodes.
+pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
+    let (importer, values) = run(model, options, false)?;
+    let mut importer = importer;
+    let mut heads = Vec::new();
+    for value in &values {
+        let Value::Handle(h) = value else { return Err(Error::format("an output is no tensor")) };
+        heads.push(importer.builder.symbol(*h));
+    }
+    let symbol = Symbol::group(&heads);
+    let aux_names = symbol.list_auxiliary_states();
+    let names = symbol.list_inputs();
+    let (mut args, mut aux) = (IndexMap::new(), IndexMap::new());
+    for (name, array) in importer.builder.parameters().filter(|(n, _)| names.iter().any(|m| m == n)) {
+        let target = if aux_names.iter().any(|n| n == name) { &mut aux } else { &mut args };
+        target.insert(name.to_string(), array.clone());
+    }
+    let inputs =
+        model.graph.inputs.iter().filter(|i| names.contains(&i.name) && !args.contains_key(&i.name)).cloned().collect();
+    let outputs = model.graph.outputs.iter().map(|o| o.name.clone()).collect();
+    Ok(Imported { symbol, args, aux, inputs, outputs })
+}
+
+/// Executes a model on values of its inputs by mapping it with all of them known; shapes may depend on data.
+///
+/// # Errors
+/// Inputs that are missing or do not fit, everything that cannot be mapped, those of the operators.
+pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
+    if let Some(info) = model.graph.inputs.iter().find(|i| !inputs.contains_key(&i.name)) {
+        return Err(Error::value(format!("there is no value for the input '{}'", info.name)));
+    }
+    let options = ImportOptions { values: inputs, ..ImportOptions::default() };
+    let (importer, values) = run(model, &options, true)?;
+    let value = |v: Value| match v {
+        Value::Handle(h) => importer.builder.info(h).value.clone(),
+        _ => None,
+    };
+    values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()
+}
+
+fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
+    let numpy = NumpyShapes::set();
+    let mut importer = Importer::new(model.opsets.clone(), executing)?;
+    let inputs = bring_in(&mut importer, model, options)?;
+    let made = importer.graph(&model.graph, inputs);
+    drop(numpy);
+    if !importer.problems.is_empty() {
+        return Err(Error::Model(importer.problems));
+    }
+    Ok((importer, made?))
+}
+
+/// Keeps shapes with axes of length 0 and without axes meaningful while it lives, as ONNX has both.
+pub struct NumpyShapes(bool);
+
+impl NumpyShapes {
+    /// From now on.
+    pub fn set() -> NumpyShapes {
+        NumpyShapes(ferromx_runtime::semantics::set_numpy_shape(true))
+    }
+}
+
+impl Drop for NumpyShapes {
+    fn drop(&mut self) {
+        ferromx_runtime::semantics::set_numpy_shape(self.0);
+    }
+}

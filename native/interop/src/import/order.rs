@@ -1,0 +1,138 @@
+//! The order in which nodes are mapped, and the checks of a graph's wiring: names that are missing or made twice, cycles.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::Problem;
+use crate::ir::{Graph, Node, Value};
+
+/// Who makes and who uses the values of a graph.
+pub struct Wiring<'g> {
+    /// The node that makes a value.
+    pub producer: HashMap<&'g str, usize>,
+    /// How often a value is used, as an input or as an output of the graph.
+    pub uses: HashMap<&'g str, usize>,
+    /// The nodes, each after those whose values it needs.
+    pub order: Vec<usize>,
+}
+
+fn problem(place: String, message: String) -> Problem {
+    Problem { place, message, needs_value: false }
+}
+
+/// The names that the graphs among a node's attributes take from around them.
+pub fn free_names(node: &Node) -> HashSet<&str> {
+    let mut free = HashSet::new();
+    for value in node.attributes.values() {
+        if let Value::Graph(graph) = value {
+            free.extend(free_names_of(graph));
+        }
+    }
+    free
+}
+
+fn free_names_of(graph: &Graph) -> HashSet<&str> {
+    let mut own: HashSet<&str> = graph.inputs.iter().map(|i| i.name.as_str()).collect();
+    own.extend(graph.constants.keys().map(String::as_str));
+    own.extend(graph.nodes.iter().flat_map(|n| &n.outputs).map(String::as_str));
+    let used = graph.nodes.iter().flat_map(|n| n.inputs.iter().map(String::as_str).chain(free_names(n)));
+    used.chain(graph.outputs.iter().map(|o| o.name.as_str())).filter(|n| !n.is_empty() && !own.contains(n)).collect()
+}
+
+/// Checks the wiring of a graph whose surroundings know the names that `outside` accepts.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> Result<Wiring<'g>, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut producer: HashMap<&str, usize> = HashMap::new();
+    let given: HashSet<&str> =
+        graph.inputs.iter().map(|i| i.name.as_str()).chain(graph.constants.keys().map(String::as_str)).collect();
+    for (i, node) in graph.nodes.iter().enumerate() {
+        for output in node.outputs.iter().filter(|o| !o.is_empty()) {
+            if given.contains(output.as_str()) {
+                problems.push(problem(node.label(), format!("its output '{output}' is an input of the graph, too")));
+            } else if let Some(other) = producer.insert(output, i) {
+                let other = graph.nodes[other].label();
+                problems.push(problem(node.label(), format!("its output '{output}' is made by {other}, too")));
+            }
+        }
+    }
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    let mut missing = HashSet::new();
+    let mut waiting = vec![0usize; graph.nodes.len()];
+    let mut users: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes.len()];
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let inner = free_names(node);
+        for input in node.inputs.iter().map(String::as_str).chain(inner).filter(|n| !n.is_empty()) {
+            *uses.entry(input).or_default() += 1;
+            if let Some(p) = producer.get(input) {
+                waiting[i] += 1;
+                users[*p].push(i);
+            } else if !given.contains(input) && !outside(input) && missing.insert(input) {
+                let text = format!("its input '{input}' is neither an input of the graph nor the output of a node");
+                problems.push(problem(node.label(), text));
+            }
+        }
+    }
+    for output in &graph.outputs {
+        *uses.entry(&output.name).or_default() += 1;
+        let name = output.name.as_str();
+        if !producer.contains_key(name) && !given.contains(name) && !outside(name) {
+            problems.push(problem(format!("output '{name}'"), "no node of the graph makes it".into()));
+        }
+    }
+    let mut order: Vec<usize> = (0..graph.nodes.len()).filter(|i| waiting[*i] == 0).collect();
+    let mut next = 0;
+    while let Some(i) = order.get(next).copied() {
+        next += 1;
+        for user in &users[i] {
+            waiting[*user] -= 1;
+            if waiting[*user] == 0 {
+                order.push(*user);
+            }
+        }
+    }
+    if order.len() < graph.nodes.len() {
+        let stuck: Vec<_> =
+            (0..graph.nodes.len()).filter(|i| waiting[*i] > 0).map(|i| graph.nodes[i].label()).collect();
+        let shown = stuck.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        problems
+            .push(problem(stuck[0].clone(), format!("it depends on its own output: {shown} are in or behind a cycle")));
+    }
+    if problems.is_empty() { Ok(Wiring { producer, uses, order }) } else { Err(problems) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::ValueInfo;
+
+    fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> Node {
+        let texts = |t: &[&str]| t.iter().map(|s| s.to_string()).collect();
+        Node { op: op.into(), inputs: texts(inputs), outputs: texts(outputs), ..Node::default() }
+    }
+
+    fn graph(nodes: Vec<Node>) -> Graph {
+        let value = |name: &str| ValueInfo { name: name.into(), element: None, dims: None, other: None };
+        Graph { nodes, inputs: vec![value("x")], outputs: vec![value("y")], ..Graph::default() }
+    }
+
+    #[test]
+    fn nodes_are_put_in_order() {
+        let g = graph(vec![node("B", &["a"], &["y"]), node("A", &["x"], &["a"])]);
+        assert_eq!(wire(&g, |_| false).ok().unwrap().order, [1, 0]);
+    }
+
+    #[test]
+    fn wrong_wiring_is_reported_as_a_whole() {
+        let g = graph(vec![node("A", &["b", "nowhere"], &["a"]), node("B", &["a"], &["b"]), node("C", &["x"], &["b"])]);
+        let problems = wire(&g, |_| false).err().unwrap();
+        let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        for part in ["'b' is made by B 'b', too", "'nowhere' is neither", "output 'y': no node"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let g = graph(vec![node("A", &["y"], &["a"]), node("B", &["a"], &["y"])]);
+        let text = wire(&g, |_| false).err().unwrap()[0].to_string();
+        assert!(text.contains("it depends on its own output"), "{text}");
+    }
+}

@@ -1,0 +1,403 @@
+//! The framework-neutral form of a model: graphs, nodes, tensors, attributes, element types, operator descriptors.
+//!
+//! A front end ([`crate::onnx`], [`crate::mxnet`]) turns files into this form and back; mapping processes turn a graph of one
+//! framework into one of another without knowing the files.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage;
+use indexmap::IndexMap;
+
+use crate::error::{Error, Result};
+
+/// The type of a tensor's elements: one of ours, or one that our arrays do not have, by its name in the framework.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ElementType {
+    /// A type of our arrays.
+    Ours(DType),
+    /// A type that our arrays do not have, such as `uint16`.
+    Foreign(String),
+}
+
+impl ElementType {
+    /// The type of our arrays.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn ours(&self) -> Result<DType> {
+        match self {
+            ElementType::Ours(dtype) => Ok(*dtype),
+            ElementType::Foreign(name) => Err(Error::unsupported(format!(
+                "element type {name}: arrays hold {}; convert the model to one of them",
+                DType::ALL.map(|d| d.name()).join(", ")
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ElementType::Ours(dtype) => dtype.fmt(f),
+            ElementType::Foreign(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A constant tensor. Its elements are row-major, little-endian, and may lie in a mapped file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Element type.
+    pub element: ElementType,
+    /// Dimensions.
+    pub dims: Vec<usize>,
+    /// The elements: as many as the dimensions say, of the type's size each; empty for foreign types.
+    pub data: Bytes,
+}
+
+impl Tensor {
+    /// A tensor of our element types.
+    pub fn new(dtype: DType, dims: Vec<usize>, data: Bytes) -> Tensor {
+        Tensor { element: ElementType::Ours(dtype), dims, data }
+    }
+
+    /// The content of an array.
+    pub fn from_array(array: &NDArray) -> Tensor {
+        let data = storage::read_bytes(array, Bytes::copy_from_slice);
+        Tensor::new(array.dtype(), array.shape().to_usize().to_vec(), data)
+    }
+
+    /// An array with a copy of the elements.
+    ///
+    /// # Errors
+    /// A foreign element type, no memory.
+    pub fn to_array(&self) -> Result<NDArray> {
+        let array = NDArray::empty(&Shape::from_usize(&self.dims), self.element.ours()?, Context::default())?;
+        let expected = array.len() * array.dtype().size();
+        if self.data.len() != expected {
+            return Err(Error::format(format!("a tensor has {} bytes instead of {expected}", self.data.len())));
+        }
+        storage::write_bytes(&array, |to| to.copy_from_slice(&self.data));
+        Ok(array)
+    }
+}
+
+/// The value of an attribute, and whatever mapping rules compute with.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// Nothing: an attribute or input that is absent.
+    #[default]
+    None,
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Text, also the name of an element type.
+    Text(String),
+    /// Several values.
+    List(Vec<Value>),
+    /// A constant tensor.
+    Tensor(Tensor),
+    /// A graph: the body of a loop, a branch.
+    Graph(Arc<Graph>),
+    /// A tensor of the graph that is being mapped, by its number there.
+    Handle(usize),
+}
+
+impl PartialEq for Value {
+    /// Numbers are equal by value; graphs are never equal.
+    fn eq(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::None, Value::None) => true,
+            (Value::Text(a), Value::Text(b)) => a == b,
+            (Value::List(a), Value::List(b)) => a == b,
+            (Value::Tensor(a), Value::Tensor(b)) => a == b,
+            (Value::Int(a), Value::Int(b)) => a == b,
+            (Value::Handle(a), Value::Handle(b)) => a == b,
+            (a, b) => matches!((a.number(), b.number()), (Some(a), Some(b)) if a == b || a as f32 == b as f32),
+        }
+    }
+}
+
+impl Value {
+    /// The value as a number; truth values are 0 and 1.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Value::Bool(b) => Some(f64::from(u8::from(*b))),
+            Value::Int(i) => Some(*i as f64),
+            Value::Float(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// The value as an integer.
+    pub fn int(&self) -> Option<i64> {
+        match self {
+            Value::Bool(b) => Some(i64::from(*b)),
+            Value::Int(i) => Some(*i),
+            Value::Float(x) if x.fract() == 0.0 && x.abs() < 9e15 => Some(*x as i64),
+            _ => None,
+        }
+    }
+
+    /// A list of integers.
+    pub fn ints(&self) -> Option<Vec<i64>> {
+        match self {
+            Value::List(items) => items.iter().map(Value::int).collect(),
+            _ => None,
+        }
+    }
+
+    /// Whether conditions take the value as true: everything but nothing, false, 0 and the empty list.
+    pub fn is_true(&self) -> bool {
+        match self {
+            Value::None | Value::Bool(false) | Value::Int(0) => false,
+            Value::List(items) => !items.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// What kind of value it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::None => "nothing",
+            Value::Bool(_) => "bool",
+            Value::Int(_) => "int",
+            Value::Float(_) => "float",
+            Value::Text(_) => "string",
+            Value::List(_) => "list",
+            Value::Tensor(_) => "tensor",
+            Value::Graph(_) => "graph",
+            Value::Handle(_) => "tensor of the graph",
+        }
+    }
+}
+
+impl From<Vec<i64>> for Value {
+    fn from(items: Vec<i64>) -> Value {
+        Value::List(items.into_iter().map(Value::Int).collect())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+}
+
+impl fmt::Display for Value {
+    /// As operator parameters are written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::None => f.write_str("None"),
+            Value::Bool(b) => f.write_str(if *b { "True" } else { "False" }),
+            Value::Int(i) => i.fmt(f),
+            Value::Float(x) if *x == f64::from(*x as f32) => (*x as f32).fmt(f),
+            Value::Float(x) => x.fmt(f),
+            Value::Text(t) => f.write_str(t),
+            Value::List(items) => {
+                f.write_str("(")?;
+                for (i, item) in items.iter().enumerate() {
+                    write!(f, "{}{item}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str(if items.len() == 1 { ",)" } else { ")" })
+            }
+            Value::Tensor(t) => write!(f, "<tensor {} {:?}>", t.element, t.dims),
+            Value::Graph(g) => write!(f, "<graph {}>", g.name),
+            Value::Handle(h) => write!(f, "<tensor {h} of the graph>"),
+        }
+    }
+}
+
+/// One dimension of an input or output.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Dim {
+    /// A number.
+    Known(usize),
+    /// A name; dimensions of one name are equal.
+    Named(String),
+    /// Nothing is said.
+    Unknown,
+}
+
+/// What a graph says of a value. Everything may be unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValueInfo {
+    /// Name.
+    pub name: String,
+    /// Element type.
+    pub element: Option<ElementType>,
+    /// Dimensions; `None` if not even their number is known.
+    pub dims: Option<Vec<Dim>>,
+    /// Set where the value is no tensor: `sequence` and the like.
+    pub other: Option<&'static str>,
+}
+
+impl ValueInfo {
+    /// The shape as inference takes it: -1 for what is not known.
+    pub fn shape(&self) -> Shape {
+        match &self.dims {
+            None => Shape::unknown(),
+            Some(dims) => {
+                let dims: Vec<i64> = dims.iter().map(|d| if let Dim::Known(n) = d { *n as i64 } else { -1 }).collect();
+                Shape::new(&dims)
+            }
+        }
+    }
+}
+
+/// A use of an operator.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Name; may be empty and need not be unique.
+    pub name: String,
+    /// Domain of the operator, empty for the framework's own.
+    pub domain: String,
+    /// Operator.
+    pub op: String,
+    /// Names of the inputs; empty where an optional one is absent.
+    pub inputs: Vec<String>,
+    /// Names of the outputs; empty where nobody wants one.
+    pub outputs: Vec<String>,
+    /// Attributes.
+    pub attributes: IndexMap<String, Value>,
+}
+
+impl Node {
+    /// What to call the node in messages: `Conv 'conv1'`.
+    pub fn label(&self) -> String {
+        let name = if self.name.is_empty() { self.outputs.iter().find(|o| !o.is_empty()) } else { Some(&self.name) };
+        let domain = if self.domain.is_empty() { String::new() } else { format!("{}.", self.domain) };
+        format!("{domain}{} '{}'", self.op, name.map_or("", String::as_str))
+    }
+}
+
+/// A graph.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Name.
+    pub name: String,
+    /// Nodes in any order.
+    pub nodes: Vec<Node>,
+    /// Inputs without those that have a constant.
+    pub inputs: Vec<ValueInfo>,
+    /// Outputs.
+    pub outputs: Vec<ValueInfo>,
+    /// Constants: trained parameters as a rule.
+    pub constants: IndexMap<String, Tensor>,
+    /// What the model says of values in between.
+    pub values: IndexMap<String, ValueInfo>,
+}
+
+/// A model: a graph and the versions of the operator sets it is written in.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// The graph.
+    pub graph: Graph,
+    /// Versions by domain.
+    pub opsets: IndexMap<String, i64>,
+}
+
+/// The kind of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttributeKind {
+    /// An integer, also one that stands for a truth value or an element type.
+    Int,
+    /// Integers.
+    Ints,
+    /// A number.
+    Float,
+    /// Numbers.
+    Floats,
+    /// Text.
+    Text,
+    /// Texts.
+    Texts,
+    /// A tensor.
+    Tensor,
+    /// A graph.
+    Graph,
+    /// Something that is not mapped at all: sparse tensors, types.
+    Other,
+}
+
+impl AttributeKind {
+    /// Whether a value is of this kind.
+    pub fn takes(self, value: &Value) -> bool {
+        let all = |value: &Value, f: fn(&Value) -> bool| matches!(value, Value::List(items) if items.iter().all(f));
+        match self {
+            AttributeKind::Int => matches!(value, Value::Int(_)),
+            AttributeKind::Float => matches!(value, Value::Float(_)),
+            AttributeKind::Text => matches!(value, Value::Text(_)),
+            AttributeKind::Tensor => matches!(value, Value::Tensor(_)),
+            AttributeKind::Graph => matches!(value, Value::Graph(_)),
+            AttributeKind::Ints => all(value, |v| matches!(v, Value::Int(_))),
+            AttributeKind::Floats => all(value, |v| matches!(v, Value::Float(_))),
+            AttributeKind::Texts => all(value, |v| matches!(v, Value::Text(_))),
+            AttributeKind::Other => false,
+        }
+    }
+}
+
+/// What may stand at the place of an input or output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    /// Exactly one.
+    One,
+    /// One or none.
+    Optional,
+    /// Any number.
+    Many,
+}
+
+/// An input or output of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgDescriptor {
+    /// Name.
+    pub name: String,
+    /// How many stand there.
+    pub arity: Arity,
+}
+
+/// An attribute of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttributeDescriptor {
+    /// Name.
+    pub name: String,
+    /// Kind.
+    pub kind: AttributeKind,
+    /// Value if it is absent; [`Value::None`] where the operator says what happens then.
+    pub default: Value,
+    /// Whether it must be given.
+    pub required: bool,
+}
+
+/// What a framework says of one version of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpDescriptor {
+    /// Operator.
+    pub name: String,
+    /// The first version of the operator set with this form.
+    pub since: i64,
+    /// Inputs.
+    pub inputs: Vec<ArgDescriptor>,
+    /// Outputs.
+    pub outputs: Vec<ArgDescriptor>,
+    /// Attributes.
+    pub attributes: Vec<AttributeDescriptor>,
+}
+
+impl OpDescriptor {
+    /// The attribute of a name.
+    pub fn attribute(&self, name: &str) -> Option<&AttributeDescriptor> {
+        self.attributes.iter().find(|a| a.name == name)
+    }
+}

@@ -1,0 +1,20 @@
+//! The interpreter: models move between frameworks and our graphs by named mapping rules.
+//!
+//! - [`ir`]: the framework-neutral form of models.
+//! - [`onnx`]: the front end that reads and writes ONNX files.
+//! - [`mapping`]: mapping processes, written as data in `native/interop/mappings`, and the rules they are made of.
+//! - [`import`]: the import process, which makes our graph, or executes a model straight away.
+//! - [`export`]: the export process, which reads the same table from right to left.
+//! - [`mxnet`]: our own graphs in the neutral form.
+//! - [`run`]: imported models on arrays.
+
+pub mod error;
+pub mod export;
+pub mod import;
+pub mod ir;
+pub mod mapping;
+pub mod mxnet;
+pub mod onnx;
+pub mod run;
+
+pub use error::{Error, Problem, Result};

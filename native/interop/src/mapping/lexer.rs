@@ -1,0 +1,200 @@
+//! The words of mapping files and operator descriptors.
+
+use crate::error::{Error, Result};
+
+/// A word.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Token {
+    /// A name: letters, digits and underscores.
+    Name(String),
+    /// An integer.
+    Int(i64),
+    /// A number with a point or an exponent.
+    Float(f64),
+    /// Text in double quotes; there are no escapes.
+    Text(String),
+    /// A sign such as `(`, `<->` or `==`.
+    Sign(&'static str),
+    /// The end of the file.
+    End,
+}
+
+/// Signs, longer ones before their beginnings.
+const SIGNS: [&str; 29] = [
+    "<->", "->", "<-", "==", "!=", "<=", ">=", "..", "(", ")", "[", "]", "{", "}", ",", ":", "=", "?", "*", "@", "+",
+    "-", "/", "%", "<", ">", ".", "|", "&",
+];
+
+/// The words of a file with their lines, the end included.
+///
+/// # Errors
+/// A character that begins no word, text that does not end.
+pub fn words(file: &str, text: &str) -> Result<Vec<(Token, usize)>> {
+    let mut out = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line_number = number + 1;
+        let error = |message: String| Error::Mapping { file: file.into(), line: line_number, message };
+        let mut rest = line.trim_start();
+        while !rest.is_empty() && !rest.starts_with('#') {
+            let (token, length) = word(rest).map_err(error)?;
+            out.push((token, line_number));
+            rest = rest[length..].trim_start();
+        }
+    }
+    out.push((Token::End, text.lines().count().max(1)));
+    Ok(out)
+}
+
+/// The first word of a text that is not empty, and its length.
+fn word(text: &str) -> Result<(Token, usize), String> {
+    let span = |f: fn(char) -> bool| text.find(|c: char| !f(c)).unwrap_or(text.len());
+    let first = text.chars().next().unwrap_or(' ');
+    if first.is_ascii_alphabetic() || first == '_' {
+        let n = span(|c| c.is_ascii_alphanumeric() || c == '_');
+        return Ok((Token::Name(text[..n].into()), n));
+    }
+    if first.is_ascii_digit() {
+        return number(text);
+    }
+    if let Some(rest) = text.strip_prefix('"') {
+        let n = rest.find('"').ok_or("a text does not end on its line: a \" is missing")?;
+        return Ok((Token::Text(rest[..n].into()), n + 2));
+    }
+    match SIGNS.iter().find(|s| text.starts_with(**s)) {
+        Some(sign) => Ok((Token::Sign(sign), sign.len())),
+        None => Err(format!("'{first}' is no part of a mapping")),
+    }
+}
+
+fn number(text: &str) -> Result<(Token, usize), String> {
+    let bytes = text.as_bytes();
+    let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let mut n = digits(0);
+    let mut float = false;
+    // `1..` is a range, not a number with a point.
+    if bytes.get(n) == Some(&b'.') && bytes.get(n + 1).is_some_and(u8::is_ascii_digit) {
+        float = true;
+        n += 1 + digits(n + 1);
+    }
+    if matches!(bytes.get(n), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(n + 1), Some(b'+' | b'-')));
+        float = true;
+        n += 1 + sign + digits(n + 1 + sign);
+    }
+    let bad = |_| format!("'{}' is no number", &text[..n]);
+    if float {
+        return text[..n].parse().map(|x| (Token::Float(x), n)).map_err(|_| format!("'{}' is no number", &text[..n]));
+    }
+    text[..n].parse().map(|x| (Token::Int(x), n)).map_err(bad)
+}
+
+/// A position in the words of a file.
+pub struct Cursor<'a> {
+    file: &'a str,
+    words: Vec<(Token, usize)>,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The beginning of a file.
+    ///
+    /// # Errors
+    /// Those of [`words`].
+    pub fn new(file: &'a str, text: &str) -> Result<Cursor<'a>> {
+        Ok(Cursor { file, words: words(file, text)?, at: 0 })
+    }
+
+    /// The next word.
+    pub fn peek(&self) -> &Token {
+        self.peek_at(0)
+    }
+
+    /// The word after `ahead` others.
+    pub fn peek_at(&self, ahead: usize) -> &Token {
+        &self.words[(self.at + ahead).min(self.words.len() - 1)].0
+    }
+
+    /// The line of the next word.
+    pub fn line(&self) -> usize {
+        self.words[self.at].1
+    }
+
+    /// Takes the next word.
+    pub fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.at = (self.at + 1).min(self.words.len() - 1);
+        token
+    }
+
+    /// An error at the next word.
+    pub fn error(&self, message: impl Into<String>) -> Error {
+        Error::Mapping { file: self.file.into(), line: self.line(), message: message.into() }
+    }
+
+    /// Takes the next word if it is this sign.
+    pub fn takes(&mut self, sign: &str) -> bool {
+        let hit = matches!(self.peek(), Token::Sign(s) if *s == sign);
+        if hit {
+            self.take();
+        }
+        hit
+    }
+
+    /// Takes the next word if it is this name.
+    pub fn takes_name(&mut self, name: &str) -> bool {
+        let hit = matches!(self.peek(), Token::Name(n) if n == name);
+        if hit {
+            self.take();
+        }
+        hit
+    }
+
+    /// Takes a sign that must stand here.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    pub fn expect(&mut self, sign: &str) -> Result<()> {
+        if self.takes(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{sign}'"))) }
+    }
+
+    /// Takes a name that must stand here.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    pub fn name(&mut self, what: &str) -> Result<String> {
+        match self.peek().clone() {
+            Token::Name(name) => {
+                self.take();
+                Ok(name)
+            }
+            _ => Err(self.unexpected(what)),
+        }
+    }
+
+    /// Takes an integer that must stand here.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    pub fn int(&mut self, what: &str) -> Result<i64> {
+        match *self.peek() {
+            Token::Int(i) => {
+                self.take();
+                Ok(i)
+            }
+            _ => Err(self.unexpected(what)),
+        }
+    }
+
+    /// The error for a word that does not belong here.
+    pub fn unexpected(&self, expected: &str) -> Error {
+        let found = match self.peek() {
+            Token::Name(name) => format!("'{name}'"),
+            Token::Int(i) => i.to_string(),
+            Token::Float(x) => x.to_string(),
+            Token::Text(t) => format!("\"{t}\""),
+            Token::Sign(s) => format!("'{s}'"),
+            Token::End => "the end of the file".into(),
+        };
+        self.error(format!("{expected} was expected, but {found} stands here"))
+    }
+}

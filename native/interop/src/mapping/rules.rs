@@ -1,0 +1,129 @@
+//! The named rules: functions from values to values, with which processes turn what one framework says into what the other wants.
+//!
+//! A rule has a name, a signature that listings show, and an implementation; where it can be undone, also one for the other direction,
+//! which the exporter uses.
+
+mod control;
+mod lists;
+mod resize;
+mod tensors;
+mod windows;
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+use crate::import::Scope;
+use crate::ir::Value;
+
+/// The implementation of a rule.
+pub type Forward = fn(&mut Scope<'_, '_>, &[Value]) -> Result<Value>;
+
+/// The other direction: from the result, and the arguments as far as they are known, to the first argument.
+pub type Reverse = fn(&Value, &[Option<Value>]) -> Option<Value>;
+
+/// A named rule.
+pub struct Rule {
+    /// Name.
+    pub name: &'static str,
+    /// Arguments and result, as in `(list, n) -> list`. A `?` marks arguments that may be left out.
+    pub signature: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    /// The rule.
+    pub forward: Forward,
+    /// Its inverse in the first argument.
+    pub reverse: Option<Reverse>,
+}
+
+impl Rule {
+    const fn new(name: &'static str, signature: &'static str, doc: &'static str, forward: Forward) -> Rule {
+        Rule { name, signature, doc, forward, reverse: None }
+    }
+
+    const fn reversed(mut self, f: Reverse) -> Rule {
+        self.reverse = Some(f);
+        self
+    }
+
+    /// Whether the rule takes so many arguments.
+    pub fn takes(&self, n: usize) -> bool {
+        let args = self.signature.split(')').next().unwrap_or("").trim_start_matches('(');
+        let (all, optional) = (args.split(',').filter(|a| !a.trim().is_empty()).count(), args.matches('?').count());
+        (all - optional..=all).contains(&n)
+    }
+}
+
+/// All rules.
+pub fn all() -> impl Iterator<Item = &'static Rule> {
+    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES].into_iter().flatten()
+}
+
+/// The rule of a name.
+pub fn find(name: &str) -> Option<&'static Rule> {
+    static BY_NAME: OnceLock<HashMap<&'static str, &'static Rule>> = OnceLock::new();
+    BY_NAME.get_or_init(|| all().map(|r| (r.name, r)).collect()).get(name).copied()
+}
+
+/// An argument as an integer.
+fn int(args: &[Value], i: usize) -> Result<i64> {
+    let value = args.get(i).unwrap_or(&Value::None);
+    value.int().ok_or_else(|| Error::value(format!("argument {} is a {}, not an integer", i + 1, value.kind())))
+}
+
+/// An argument as a list of integers.
+fn ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
+    let value = args.get(i).unwrap_or(&Value::None);
+    value
+        .ints()
+        .ok_or_else(|| Error::value(format!("argument {} is a {}, not a list of integers", i + 1, value.kind())))
+}
+
+/// An argument as a list.
+fn list(args: &[Value], i: usize) -> Result<&[Value]> {
+    match args.get(i) {
+        Some(Value::List(items)) => Ok(items),
+        other => {
+            Err(Error::value(format!("argument {} is a {}, not a list", i + 1, other.map_or("nothing", Value::kind))))
+        }
+    }
+}
+
+/// An argument as text.
+fn text(args: &[Value], i: usize) -> Result<&str> {
+    match args.get(i) {
+        Some(Value::Text(text)) => Ok(text),
+        other => {
+            Err(Error::value(format!("argument {} is a {}, not a text", i + 1, other.map_or("nothing", Value::kind))))
+        }
+    }
+}
+
+/// An argument as a tensor of the graph.
+fn handle(args: &[Value], i: usize) -> Result<usize> {
+    match args.get(i) {
+        Some(Value::Handle(h)) => Ok(*h),
+        other => {
+            Err(Error::value(format!("argument {} is a {}, not a tensor", i + 1, other.map_or("nothing", Value::kind))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn rules_have_names_and_signatures_of_their_own() {
+        let mut seen = HashSet::new();
+        for rule in all() {
+            assert!(seen.insert(rule.name), "{} is there twice", rule.name);
+            assert!(ferromx_ops::registry::find(rule.name).is_err(), "{} is the name of an operator, too", rule.name);
+            assert!(rule.signature.starts_with('(') && rule.signature.contains(") -> "), "{}", rule.name);
+            assert!(!rule.doc.is_empty(), "{}", rule.name);
+        }
+        let rule = find("default_to").unwrap();
+        assert!(rule.takes(2) && !rule.takes(1) && !rule.takes(3));
+    }
+}

@@ -1,0 +1,181 @@
+//! Rules for graphs inside of operators. What they run is known when the graph is made, or when the model is executed node by node; then
+//! branches are put in place and loops are unrolled.
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+
+use super::{Rule, handle, int, list};
+use crate::error::{Error, Result};
+use crate::import::Scope;
+use crate::ir::{Graph, Value};
+
+pub(super) static RULES: &[Rule] = &[
+    Rule::new("branch", "(condition, then, otherwise) -> tensors", "The outputs of one of two graphs.", |s, a| {
+        let condition = truth(s, &a[0])?;
+        let graph = graph(a, if condition { 1 } else { 2 })?;
+        Ok(Value::List(s.importer.graph(&graph, HashMap::new())?))
+    }),
+    Rule::new(
+        "looped",
+        "(trips, condition, values, body) -> tensors",
+        "Loop of ONNX: the last values, then what each round of the body added, joined along a new first axis.",
+        looped,
+    ),
+    Rule::new(
+        "scanned",
+        "(values, body, inputs, how) -> tensors",
+        "Scan of ONNX. `inputs` is the number of scanned inputs; `how` is a list: input axes, input directions, output axes, output \
+         directions.",
+        scanned,
+    ),
+];
+
+/// Rounds of a loop that is unrolled into a graph.
+const MAX_UNROLLED: i64 = 4096;
+/// Rounds of a loop that is executed.
+const MAX_EXECUTED: i64 = 100_000_000;
+
+fn graph(args: &[Value], i: usize) -> Result<std::sync::Arc<Graph>> {
+    match args.get(i) {
+        Some(Value::Graph(g)) => Ok(g.clone()),
+        _ => Err(Error::value(format!("argument {} is no graph", i + 1))),
+    }
+}
+
+fn known(s: &Scope<'_, '_>, value: &Value) -> Result<NDArray> {
+    let Value::Handle(h) = value else { return Err(Error::value(format!("a {} decides what runs", value.kind()))) };
+    s.importer.builder.info(*h).value.clone().ok_or_else(|| {
+        Error::NeedsValue("what runs is decided by a tensor whose value is known only when the model runs".into())
+    })
+}
+
+fn truth(s: &Scope<'_, '_>, value: &Value) -> Result<bool> {
+    match known(s, value)?.to_vec_as::<f64>()?.as_slice() {
+        [x] => Ok(*x != 0.0),
+        many => Err(Error::value(format!("a condition has {} elements", many.len()))),
+    }
+}
+
+fn constant<T: ferromx_core::dtype::Element>(s: &mut Scope<'_, '_>, x: T) -> Result<Value> {
+    let name = s.name.clone();
+    Ok(Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&[x], &[])?)))
+}
+
+/// Runs a body on values for its inputs.
+fn round(s: &mut Scope<'_, '_>, body: &Graph, values: Vec<Value>) -> Result<Vec<Value>> {
+    if body.inputs.len() != values.len() {
+        return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
+    }
+    let names = body.inputs.iter().map(|i| i.name.clone());
+    s.importer.graph(body, names.zip(values).collect())
+}
+
+/// Joins what each round made along a new axis.
+fn joined(s: &mut Scope<'_, '_>, parts: Vec<Value>, axis: i64, body: &Graph, output: usize) -> Result<Value> {
+    if parts.is_empty() {
+        // Without a round only the body's declaration says what there is none of.
+        let info = body.outputs.get(output);
+        let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok()).unwrap_or(DType::F32);
+        let dims = info.map(|i| i.shape().dims().iter().map(|d| (*d).max(0)).collect::<Vec<_>>()).unwrap_or_default();
+        let dims: Vec<i64> = [0].into_iter().chain(dims).collect();
+        let name = s.name.clone();
+        let empty = NDArray::zeros(&Shape::new(&dims), dtype, ferromx_core::context::Context::default())?;
+        return Ok(Value::Handle(s.importer.builder.constant(&name, empty)));
+    }
+    s.operator("stack", vec![Value::List(parts)], vec![("axis", Value::Int(axis))], true)
+}
+
+fn looped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let body = graph(args, 3)?;
+    let trips = match &args[0] {
+        Value::None => i64::MAX,
+        value => known(s, value)?.to_vec_as::<i64>()?.first().copied().unwrap_or_default(),
+    };
+    let mut condition = args[1].clone();
+    let mut values = list(args, 2)?.to_vec();
+    let carried = values.len();
+    let scans = body.outputs.len().checked_sub(carried + 1);
+    let scans = scans.ok_or_else(|| Error::format("the body of the loop has fewer outputs than values are carried"))?;
+    let mut made: Vec<Vec<Value>> = vec![Vec::new(); scans];
+    let limit = if s.importer.builder.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED };
+    let mut i = 0;
+    while i < trips && (condition == Value::None || truth(s, &condition)?) {
+        if i >= limit {
+            return Err(Error::NeedsValue(format!("a loop runs for more than {limit} rounds")));
+        }
+        let given = if condition == Value::None { constant(s, true)? } else { condition.clone() };
+        let counter = constant(s, i)?;
+        let mut outputs = round(s, &body, [counter, given].into_iter().chain(values).collect())?;
+        let rest = outputs.split_off(1 + carried);
+        made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
+        values = outputs.split_off(1);
+        // A condition that was not given is not looked at.
+        if args[1] != Value::None {
+            condition = outputs.remove(0);
+        }
+        i += 1;
+    }
+    for (k, parts) in made.into_iter().enumerate() {
+        values.push(joined(s, parts, 0, &body, 1 + carried + k)?);
+    }
+    Ok(Value::List(values))
+}
+
+fn scanned(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let all = list(args, 0)?;
+    let body = graph(args, 1)?;
+    let scans = usize::try_from(int(args, 2)?).ok().filter(|n| *n >= 1 && *n <= all.len());
+    let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+    let (states, sequences) = all.split_at(all.len() - scans);
+    let how = list(args, 3)?;
+    let option = |i: usize, k: usize| how[i].ints().and_then(|v| v.get(k).copied()).unwrap_or(0);
+    let mut length = None;
+    let mut axes = Vec::new();
+    for (k, sequence) in sequences.iter().enumerate() {
+        let shape = s.importer.builder.info(handle(std::slice::from_ref(sequence), 0)?).shape.clone();
+        let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is not known".into()))?;
+        let axis = Shape::axis(option(0, k), rank)?;
+        let n = shape.dim(axis);
+        if n < 0 {
+            return Err(Error::NeedsValue(
+                "the length of a scanned input is not known: give the shapes of the inputs".into(),
+            ));
+        }
+        if length.is_some_and(|l| l != n) {
+            return Err(Error::value("scanned inputs differ in length"));
+        }
+        length = Some(n);
+        axes.push(axis as i64);
+    }
+    let length = length.unwrap_or_default();
+    if length > if s.importer.builder.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED } {
+        return Err(Error::NeedsValue(format!("a scan over {length} elements is too long for a graph")));
+    }
+    let mut values = states.to_vec();
+    let outs = body.outputs.len().checked_sub(values.len());
+    let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
+    let mut made: Vec<Vec<Value>> = vec![Vec::new(); outs];
+    for i in 0..length {
+        let mut given = values.clone();
+        for (k, sequence) in sequences.iter().enumerate() {
+            let at = if option(1, k) == 1 { length - 1 - i } else { i };
+            let range = vec![("axis", Value::Int(axes[k])), ("begin", Value::Int(at)), ("end", Value::Int(at + 1))];
+            let slice = s.operator("slice_axis", vec![sequence.clone()], range, false)?;
+            given.push(s.operator("_np_squeeze", vec![slice], vec![("axis", vec![axes[k]].into())], false)?);
+        }
+        let mut outputs = round(s, &body, given)?;
+        let rest = outputs.split_off(values.len());
+        values = outputs;
+        for (k, value) in rest.into_iter().enumerate() {
+            if option(3, k) == 1 { made[k].insert(0, value) } else { made[k].push(value) }
+        }
+    }
+    let carried = values.len();
+    for (k, parts) in made.into_iter().enumerate() {
+        values.push(joined(s, parts, option(2, k), &body, carried + k)?);
+    }
+    Ok(Value::List(values))
+}

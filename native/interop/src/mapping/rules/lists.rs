@@ -1,0 +1,271 @@
+//! Rules on values that are no tensors: presence, choices, lists of numbers.
+
+use super::{Rule, int, ints, list, text};
+use crate::error::{Error, Result};
+use crate::import::Scope;
+use crate::ir::Value;
+
+pub(super) static RULES: &[Rule] = &[
+    Rule::new("present", "(value) -> bool", "Whether an input or attribute is there.", |_, a| {
+        Ok(Value::Bool(a[0] != Value::None || matches!(a[0], Value::Graph(_))))
+    }),
+    Rule::new("absent", "(value) -> bool", "Whether an input or attribute is not there.", |_, a| {
+        Ok(Value::Bool(a[0] == Value::None))
+    }),
+    Rule::new("default_to", "(value, otherwise) -> value", "The value, or another one where it is absent.", |_, a| {
+        Ok(if a[0] == Value::None { a[1].clone() } else { a[0].clone() })
+    })
+    .reversed(|made, _| Some(made.clone())),
+    Rule::new("flag", "(int) -> bool", "A truth value that is written as 0 or 1.", |_, a| {
+        Ok(Value::Bool(int(a, 0)? != 0))
+    })
+    .reversed(|made, _| made.int().map(Value::Int)),
+    Rule::new("negated_flag", "(int) -> bool", "The opposite of a truth value that is written as 0 or 1.", |_, a| {
+        Ok(Value::Bool(int(a, 0)? == 0))
+    })
+    .reversed(|made, _| made.int().map(|i| Value::Int(i64::from(i == 0)))),
+    Rule::new(
+        "lookup",
+        "(value, keys, values) -> value",
+        "The value at the place where the first argument stands among the keys.",
+        lookup,
+    )
+    .reversed(|made, args| {
+        let (Some(Some(Value::List(keys))), Some(Some(Value::List(values)))) = (args.get(1), args.get(2)) else {
+            return None;
+        };
+        values.iter().position(|v| v == made).and_then(|i| keys.get(i)).cloned()
+    }),
+    Rule::new("length", "(list) -> int", "The number of elements.", |_, a| Ok(Value::Int(list(a, 0)?.len() as i64))),
+    Rule::new("fill", "(value, n) -> list", "A list of n times the value.", |_, a| {
+        let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
+        let n = n.ok_or_else(|| Error::value("lists have 0 to 64 elements"))?;
+        Ok(Value::List(vec![a[0].clone(); n]))
+    }),
+    Rule::new("first", "(list, n) -> list", "The first n elements; -n leaves out the last n.", |_, a| {
+        let (items, n) = cut(a)?;
+        Ok(Value::List(items[..n].to_vec()))
+    }),
+    Rule::new("without_first", "(list, n) -> list", "All but the first n elements; -n gives the last n.", |_, a| {
+        let (items, n) = cut(a)?;
+        Ok(Value::List(items[n..].to_vec()))
+    }),
+    Rule::new(
+        "element",
+        "(list, n) -> value",
+        "One element, counted from 0, or from the end by negative numbers.",
+        |_, a| {
+            let items = list(a, 0)?;
+            let n = int(a, 1)?;
+            let at = if n < 0 { n + items.len() as i64 } else { n };
+            let found = usize::try_from(at).ok().and_then(|at| items.get(at)).cloned();
+            found.ok_or_else(|| Error::value(format!("there is no element {n} in a list of {}", items.len())))
+        },
+    ),
+    Rule::new("all_equal", "(list, value) -> bool", "Whether all elements are equal to a value.", |_, a| {
+        Ok(Value::Bool(list(a, 0)?.iter().all(|v| *v == a[1])))
+    }),
+    Rule::new("contains", "(list, value) -> bool", "Whether an element is equal to a value.", |_, a| {
+        Ok(Value::Bool(list(a, 0)?.contains(&a[1])))
+    }),
+    Rule::new("counting", "(n) -> list", "The integers from 0 to n - 1.", |_, a| {
+        Ok((0..int(a, 0)?.clamp(0, 64)).collect::<Vec<_>>().into())
+    }),
+    Rule::new("backwards", "(list) -> list", "The elements in the opposite order.", |_, a| {
+        Ok(Value::List(list(a, 0)?.iter().rev().cloned().collect()))
+    })
+    .reversed(|made, _| {
+        if let Value::List(items) = made { Some(Value::List(items.iter().rev().cloned().collect())) } else { None }
+    }),
+    Rule::new("product", "(list) -> int", "The product of integers.", |_, a| {
+        let all = ints(a, 0)?.into_iter().try_fold(1i64, i64::checked_mul);
+        all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
+    }),
+    Rule::new(
+        "axis_from_start",
+        "(axis, rank) -> int",
+        "An axis that may count from the end, counted from the start.",
+        |_, a| {
+            let (axis, rank) = (int(a, 0)?, int(a, 1)?);
+            match (-rank..rank).contains(&axis) {
+                true => Ok(Value::Int(if axis < 0 { axis + rank } else { axis })),
+                false => Err(Error::value(format!("there is no axis {axis} among {rank}"))),
+            }
+        },
+    )
+    .reversed(|made, _| Some(made.clone())),
+    Rule::new(
+        "axes_from_start",
+        "(axes, rank) -> list",
+        "Axes that may count from the end, counted from the start, ascending.",
+        |_, a| {
+            let rank = int(a, 1)?;
+            let mut axes = ints(a, 0)?;
+            if axes.iter().any(|x| !(-rank..rank).contains(x)) {
+                return Err(Error::value(format!("{axes:?} are no axes of a tensor of {rank} dimensions")));
+            }
+            axes.iter_mut().filter(|x| **x < 0).for_each(|x| *x += rank);
+            axes.sort_unstable();
+            match axes.windows(2).any(|w| w[0] == w[1]) {
+                true => Err(Error::value("an axis is named twice")),
+                false => Ok(axes.into()),
+            }
+        },
+    ),
+    Rule::new("sums", "(list) -> list", "The running sums of integers, without the last.", |_, a| {
+        let mut sum = 0i64;
+        let mut sums: Vec<i64> = Vec::new();
+        for x in ints(a, 0)? {
+            sum = sum.checked_add(x).ok_or_else(|| Error::value("the sum is too large"))?;
+            sums.push(sum);
+        }
+        sums.pop();
+        Ok(sums.into())
+    }),
+    Rule::new(
+        "split_points",
+        "(size, sizes, parts) -> list",
+        "Where the parts of an axis begin: parts of the given sizes, or so many equal ones, of which the last may be smaller.",
+        |_, a| {
+            let (size, parts) = (int(a, 0)?, int(a, 2)?);
+            let sizes = match &a[1] {
+                Value::None if parts > 0 => {
+                    let each = size / parts + i64::from(size % parts != 0);
+                    (0..parts).map(|i| each.min(size - (each * i).min(size))).collect()
+                }
+                Value::None => return Err(Error::value("an axis has at least one part")),
+                _ => ints(a, 1)?,
+            };
+            if sizes.iter().any(|x| *x < 0) || sizes.iter().sum::<i64>() != size {
+                return Err(Error::value(format!("parts of {sizes:?} do not make an axis of {size}")));
+            }
+            let begins = sizes.iter().scan(0, |at, n| {
+                *at += n;
+                Some(*at - n)
+            });
+            Ok(begins.collect::<Vec<_>>().into())
+        },
+    ),
+    Rule::new("element_type", "(code) -> text", "The name of an element type that is given by ONNX's code.", |_, a| {
+        Ok(crate::onnx::element_type(int(a, 0)?).ours()?.name().into())
+    })
+    .reversed(|made, _| match made {
+        Value::Text(name) => Some(Value::Int(crate::onnx::code_of(name.parse().ok()?).into())),
+        _ => None,
+    }),
+    Rule::new("type_code", "(text) -> int", "ONNX's code of an element type of ours.", |_, a| {
+        let dtype: ferromx_core::dtype::DType = text(a, 0)?.parse().map_err(Error::Value)?;
+        Ok(Value::Int(crate::onnx::code_of(dtype).into()))
+    }),
+    Rule::new("axis_list", "(axes) -> list", "Axes that may be given as a single number.", |_, a| match &a[0] {
+        Value::List(_) => Ok(a[0].clone()),
+        _ => Ok(vec![int(a, 0)?].into()),
+    }),
+    Rule::new(
+        "shape_written",
+        "(newshape) -> list",
+        "The target of a reshape as ONNX writes it: -2 (copy) becomes 0.",
+        |_, a| {
+            let target = ints(a, 0)?;
+            if target.iter().any(|x| *x < -2) {
+                return Err(Error::unsupported(format!("the special numbers in {target:?} cannot be written")));
+            }
+            Ok(target.into_iter().map(|x| if x == -2 { 0 } else { x }).collect::<Vec<_>>().into())
+        },
+    ),
+    Rule::new(
+        "slice_begin",
+        "(begin, step) -> list",
+        "Where slices begin, with numbers where nothing is said.",
+        |_, a| {
+            let steps = slice_steps(&a[1], list(a, 0)?.len())?;
+            let first = |(x, step): (&Value, &i64)| x.int().unwrap_or(if *step > 0 { 0 } else { i64::MAX });
+            Ok(list(a, 0)?.iter().zip(&steps).map(first).collect::<Vec<_>>().into())
+        },
+    ),
+    Rule::new("slice_end", "(end, step) -> list", "Where slices end, with numbers where nothing is said.", |_, a| {
+        let steps = slice_steps(&a[1], list(a, 0)?.len())?;
+        let last = |(x, step): (&Value, &i64)| x.int().unwrap_or(if *step > 0 { i64::MAX } else { i64::MIN });
+        Ok(list(a, 0)?.iter().zip(&steps).map(last).collect::<Vec<_>>().into())
+    }),
+    Rule::new("slice_step", "(step, n) -> list", "The steps of n slices, with 1 where nothing is said.", |_, a| {
+        Ok(slice_steps(&a[0], int(a, 1)?.clamp(0, 64) as usize)?.into())
+    }),
+    Rule::new(
+        "pads_of",
+        "(pairs) -> list",
+        "Pairs of padding as ONNX writes them: all beginnings, then all ends.",
+        |_, a| {
+            let pairs: Option<Vec<Vec<i64>>> = list(a, 0)?.iter().map(Value::ints).collect();
+            let pairs = pairs
+                .filter(|p| p.iter().all(|p| p.len() == 2))
+                .ok_or_else(|| Error::value("padding is a pair for each axis"))?;
+            Ok(pairs.iter().map(|p| p[0]).chain(pairs.iter().map(|p| p[1])).collect::<Vec<_>>().into())
+        },
+    ),
+    Rule::new(
+        "split_sizes",
+        "(begins, sections, size) -> list",
+        "The sizes of parts from where they begin, or of so many equal ones.",
+        |_, a| {
+            let (sections, size) = (int(a, 1)?, int(a, 2)?);
+            if sections > 0 {
+                return Ok(vec![size / sections; sections.clamp(1, 4096) as usize].into());
+            }
+            let begins = ints(a, 0)?;
+            let ends = begins.iter().skip(1).copied().chain([size]);
+            Ok(begins.iter().zip(ends).map(|(b, e)| e - b).collect::<Vec<_>>().into())
+        },
+    ),
+    Rule::new("any_negative", "(list) -> bool", "Whether a number is below 0.", |_, a| {
+        Ok(Value::Bool(list(a, 0)?.iter().any(|v| v.number().is_some_and(|x| x < 0.0))))
+    }),
+    Rule::new(
+        "less_at_end",
+        "(pads, list) -> list",
+        "Padding of which the second half is smaller by the numbers of a list.",
+        |_, a| {
+            let (mut pads, less) = (ints(a, 0)?, ints(a, 1)?);
+            let half = pads.len() / 2;
+            pads[half..].iter_mut().zip(less).for_each(|(p, l)| *p -= l);
+            Ok(pads.into())
+        },
+    ),
+    Rule::new("refuse", "(text) -> nothing", "Ends the mapping of the node with a message.", |_, a| {
+        Err(Error::unsupported(text(a, 0)?))
+    }),
+    Rule::new("power_of", "(base, exponent) -> float", "A power of numbers.", |_, a| {
+        match (a[0].number(), a[1].number()) {
+            (Some(x), Some(y)) => Ok(Value::Float(x.powf(y))),
+            _ => Err(Error::value("base and exponent are numbers")),
+        }
+    }),
+];
+
+/// The step of each of n slices.
+fn slice_steps(steps: &Value, n: usize) -> Result<Vec<i64>> {
+    match steps {
+        Value::List(items) if items.len() == n => Ok(items.iter().map(|v| v.int().unwrap_or(1)).collect()),
+        Value::List(items) if items.is_empty() => Ok(vec![1; n]),
+        other => Err(Error::value(format!("{other} are no steps of {n} slices"))),
+    }
+}
+
+fn cut(args: &[Value]) -> Result<(&[Value], usize)> {
+    let items = list(args, 0)?;
+    let n = int(args, 1)?;
+    let at = if n < 0 { n + items.len() as i64 } else { n };
+    let at = usize::try_from(at).ok().filter(|at| *at <= items.len());
+    at.map(|at| (items, at)).ok_or_else(|| Error::value(format!("a list of {} has no {n} elements", items.len())))
+}
+
+fn lookup(_: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let (keys, values) = (list(args, 1)?, list(args, 2)?);
+    match keys.iter().position(|k| *k == args[0]).and_then(|i| values.get(i)) {
+        Some(value) => Ok(value.clone()),
+        None => {
+            let known: Vec<_> = keys.iter().map(|k| k.to_string()).collect();
+            Err(Error::unsupported(format!("the value {} is not mapped; {} are", args[0], known.join(", "))))
+        }
+    }
+}

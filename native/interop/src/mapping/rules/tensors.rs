@@ -1,0 +1,429 @@
+//! Rules on tensors of the graph: what is known of them, and operators made several at a time.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::arrays::write_converted;
+
+use super::{Rule, handle, int, ints, list, text};
+use crate::error::{Error, Result};
+use crate::import::{Scope, is_unknown};
+use crate::ir::Value;
+
+pub(super) static RULES: &[Rule] = &[
+    Rule::new(
+        "known",
+        "(tensor) -> bool",
+        "Whether the elements of a tensor are known when the graph is made; what is absent is.",
+        |s, a| {
+            let known = match &a[0] {
+                Value::Handle(h) => s.importer.builder.info(*h).value.is_some(),
+                _ => true,
+            };
+            s.wanted_value |= !known;
+            Ok(Value::Bool(known))
+        },
+    ),
+    Rule::new("rank_known", "(tensor) -> bool", "Whether the number of dimensions is known.", |s, a| {
+        let known = s.importer.builder.info(handle(a, 0)?).shape.ndim_is_known();
+        s.wanted_value |= !known;
+        Ok(Value::Bool(known))
+    }),
+    Rule::new("shape_known", "(tensor) -> bool", "Whether all dimensions are known.", |s, a| {
+        let known = s.importer.builder.info(handle(a, 0)?).shape.is_known();
+        s.wanted_value |= !known;
+        Ok(Value::Bool(known))
+    }),
+    Rule::new("rank", "(tensor) -> int", "The number of dimensions.", |s, a| {
+        Ok(Value::Int(rank(s, handle(a, 0)?)? as i64))
+    }),
+    Rule::new("shape", "(tensor) -> list", "The dimensions, all of which must be known.", |s, a| {
+        let shape = s.importer.builder.info(handle(a, 0)?).shape.clone();
+        match shape.is_known() {
+            true => Ok(shape.dims().to_vec().into()),
+            false => {
+                Err(Error::NeedsValue(format!("the shape {shape} is not fully known: give the shapes of the inputs")))
+            }
+        }
+    }),
+    Rule::new("size", "(tensor, axis) -> int", "One dimension, which must be known.", |s, a| {
+        let (h, axis) = (handle(a, 0)?, int(a, 1)?);
+        let axis = Shape::axis(axis, rank(s, h)?)?;
+        match s.importer.builder.info(h).shape.dim(axis) {
+            -1 => Err(Error::NeedsValue(format!("dimension {axis} is not known: give the shapes of the inputs"))),
+            n => Ok(Value::Int(n)),
+        }
+    }),
+    Rule::new("dtype", "(tensor) -> text", "The name of the element type.", |s, a| {
+        Ok(dtype(s, handle(a, 0)?)?.name().into())
+    }),
+    Rule::new("is_float", "(tensor) -> bool", "Whether the elements are floating-point numbers.", |s, a| {
+        Ok(Value::Bool(dtype(s, handle(a, 0)?)?.is_float()))
+    }),
+    Rule::new(
+        "number",
+        "(tensor) -> number",
+        "The element of a tensor with one element, which must be known.",
+        |s, a| {
+            let Value::Handle(h) = a[0] else { return Ok(a[0].clone()) };
+            let array = constant(s, h)?;
+            match elements(&array)?.as_slice() {
+                [one] => Ok(one.clone()),
+                many => {
+                    Err(Error::value(format!("a tensor of {} elements stands where one number belongs", many.len())))
+                }
+            }
+        },
+    ),
+    Rule::new(
+        "numbers",
+        "(tensor) -> list",
+        "The elements of a tensor, which must be known; lists are left as they are.",
+        |s, a| match &a[0] {
+            Value::Handle(h) => Ok(Value::List(elements(&constant(s, *h)?)?)),
+            other => Ok(other.clone()),
+        },
+    ),
+    Rule::new(
+        "tensor",
+        "(value, dtype) -> tensor",
+        "A constant tensor of a number, or of a list of numbers.",
+        |s, a| {
+            let dtype: DType = text(a, 1)?.parse().map_err(Error::Value)?;
+            let (items, dims) = match &a[0] {
+                Value::List(items) => (items.clone(), vec![items.len() as i64]),
+                one => (vec![one.clone()], vec![]),
+            };
+            let name = s.name.clone();
+            let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
+            if items.iter().all(|v| matches!(v, Value::Int(_))) {
+                write_converted(&array, items.iter().filter_map(Value::int).collect::<Vec<_>>().into_iter())?;
+            } else {
+                write_converted(&array, items.iter().filter_map(Value::number).collect::<Vec<_>>().into_iter())?;
+            }
+            Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+        },
+    ),
+    Rule::new("constant", "(tensor) -> tensor", "A constant of the model as a tensor of the graph.", |s, a| {
+        match &a[0] {
+            Value::Tensor(t) => {
+                let (array, name) = (t.to_array()?, s.node.outputs.first().cloned().unwrap_or_default());
+                Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+            }
+            other => Err(Error::value(format!("argument 1 is a {}, not a tensor", other.kind()))),
+        }
+    }),
+    Rule::new(
+        "filled",
+        "(shape, value, dtype) -> tensor",
+        "A tensor of this shape with the value of a constant of one element everywhere.",
+        |s, a| {
+            let value = match &a[1] {
+                Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
+                other => other.clone(),
+            };
+            let params = vec![("shape", a[0].clone()), ("value", value), ("dtype", a[2].clone())];
+            s.operator("_full", vec![], params, true)
+        },
+    ),
+    Rule::new("tensor_type", "(tensor) -> text", "The name of the element type of a constant of the model.", |_, a| {
+        match &a[0] {
+            Value::Tensor(t) => Ok(t.element.ours()?.name().into()),
+            other => Err(Error::value(format!("argument 1 is a {}, not a tensor", other.kind()))),
+        }
+    }),
+    Rule::new(
+        "chain",
+        "(op, tensors) -> tensor",
+        "An operator of two inputs applied to all tensors from left to right.",
+        |s, a| {
+            let op = text(a, 0)?;
+            let (first, rest) = list(a, 1)?.split_first().ok_or_else(|| Error::value("there are no tensors"))?;
+            rest.iter().try_fold(first.clone(), |left, right| s.operator(op, vec![left, right.clone()], vec![], true))
+        },
+    ),
+    Rule::new(
+        "shape_tensor",
+        "(tensor, start, end?) -> tensor",
+        "The dimensions start..end of a tensor as 64-bit integers.",
+        |s, a| {
+            let h = handle(a, 0)?;
+            let rank = rank(s, h)? as i64;
+            let place = |x: i64| (if x < 0 { x + rank } else { x }).clamp(0, rank);
+            let end = if matches!(a.get(2), None | Some(Value::None)) { rank } else { place(int(a, 2)?) };
+            let start = place(int(a, 1)?);
+            let name = s.name.clone();
+            Ok(Value::Handle(s.importer.builder.shape_of(&name, h, start as usize, end.max(start) as usize)?))
+        },
+    ),
+    Rule::new(
+        "new_shape",
+        "(tensor, shape, allowzero) -> list",
+        "The target shape of Reshape: 0 copies a dimension (unless allowed as a length), -1 is inferred; dimensions that are not \
+         known are copied or inferred. The result is for _npx_reshape.",
+        new_shape,
+    ),
+    Rule::new(
+        "partly_known",
+        "(tensor) -> bool",
+        "Whether some elements of a tensor of whole numbers are known, or are dimensions of inputs.",
+        |s, a| {
+            let info = s.importer.builder.info(handle(a, 0)?);
+            let known = info.value.is_some() || info.partly.is_some();
+            s.wanted_value |= !known;
+            Ok(Value::Bool(known))
+        },
+    ),
+    Rule::new("output_count", "() -> int", "How many outputs the node has.", |s, _| {
+        Ok(Value::Int(s.node.outputs.len() as i64))
+    }),
+    Rule::new(
+        "reduced",
+        "(op, tensor, axes, keepdims, noop) -> tensor",
+        "A reduction over axes; without axes over all, or over none if noop is not 0.",
+        reduced,
+    ),
+    Rule::new(
+        "expanded",
+        "(tensor, axes) -> tensor",
+        "A tensor with new axes of length 1 at these places of the result.",
+        |s, a| {
+            let h = handle(a, 0)?;
+            let mut axes = ints(a, 1)?;
+            let rank = (rank(s, h)? + axes.len()) as i64;
+            if axes.iter().any(|x| !(-rank..rank).contains(x)) {
+                return Err(Error::value(format!("{axes:?} are no axes of a tensor of {rank} dimensions")));
+            }
+            axes.iter_mut().filter(|x| **x < 0).for_each(|x| *x += rank);
+            axes.sort_unstable();
+            if axes.windows(2).any(|w| w[0] == w[1]) {
+                return Err(Error::value("an axis is named twice"));
+            }
+            if axes.is_empty() {
+                return s.operator("_copy", vec![a[0].clone()], vec![], true);
+            }
+            axes.into_iter().try_fold(a[0].clone(), |t, axis| {
+                s.operator("expand_dims", vec![t], vec![("axis", Value::Int(axis))], true)
+            })
+        },
+    ),
+    Rule::new("trailing_axes", "(tensor, n) -> tensor", "A tensor with n more axes of length 1 at its end.", |s, a| {
+        (0..int(a, 1)?.clamp(0, 32))
+            .try_fold(a[0].clone(), |t, _| s.operator("expand_dims", vec![t], vec![("axis", Value::Int(-1))], false))
+    }),
+    Rule::new("moved", "(tensor, from, to) -> tensor", "A tensor with one of its axes at another place.", |s, a| {
+        let params =
+            vec![("source", Value::List(vec![a[1].clone()])), ("destination", Value::List(vec![a[2].clone()]))];
+        s.operator("_np_moveaxis", vec![a[0].clone()], params, true)
+    }),
+    Rule::new(
+        "sliced",
+        "(tensor, starts, ends, axes, steps) -> tensor",
+        "Slice of ONNX: numbers beyond an axis mean its end, negative ones count from it.",
+        sliced,
+    ),
+    Rule::new(
+        "range_of",
+        "(start, limit, delta, dtype) -> tensor",
+        "The numbers from start on in steps, up to the limit, which is not reached.",
+        |s, a| {
+            let dtype: DType = text(a, 3)?.parse().map_err(Error::Value)?;
+            let name = s.name.clone();
+            let array = if let (Value::Int(start), Value::Int(limit), Value::Int(step)) = (&a[0], &a[1], &a[2]) {
+                let n = count((*limit as f64 - *start as f64) / *step as f64)?;
+                let items: Vec<i64> = (0..n as i64).map(|i| start.wrapping_add(i.wrapping_mul(*step))).collect();
+                let array = NDArray::zeros(&Shape::from_usize(&[n]), dtype, Context::default())?;
+                write_converted(&array, items.into_iter())?;
+                array
+            } else {
+                let number = |i: usize| a[i].number().ok_or_else(|| Error::value("start, limit and delta are numbers"));
+                let (start, limit, step) = (number(0)?, number(1)?, number(2)?);
+                let n = count((limit - start) / step)?;
+                let array = NDArray::zeros(&Shape::from_usize(&[n]), dtype, Context::default())?;
+                write_converted(&array, (0..n).map(|i| start + i as f64 * step).collect::<Vec<_>>().into_iter())?;
+                array
+            };
+            Ok(Value::Handle(s.importer.builder.constant(&name, array)))
+        },
+    ),
+    Rule::new(
+        "broadcast_shape",
+        "(tensor, shape) -> list",
+        "The shape that a tensor has when it is expanded to another one.",
+        |s, a| {
+            let h = handle(a, 0)?;
+            let target = ints(a, 1)?;
+            let shape = s.importer.builder.info(h).shape.clone();
+            if !shape.is_known() {
+                return Err(Error::NeedsValue(format!(
+                    "the shape {shape} is not fully known: give the shapes of the inputs"
+                )));
+            }
+            let n = target.len().max(shape.dims().len());
+            let at = |dims: &[i64], k: usize| (k + dims.len()).checked_sub(n).map_or(1, |i| dims[i]);
+            let joined = (0..n).map(|k| match (at(shape.dims(), k), at(&target, k)) {
+                (1, t) => Ok(t),
+                (d, 1) => Ok(d),
+                (d, t) if d == t => Ok(d),
+                (d, t) => Err(Error::value(format!("a dimension of {d} cannot be expanded to {t}"))),
+            });
+            Ok(joined.collect::<Result<Vec<_>>>()?.into())
+        },
+    ),
+];
+
+fn rank(s: &Scope<'_, '_>, h: usize) -> Result<usize> {
+    let shape = &s.importer.builder.info(h).shape;
+    shape
+        .ndim()
+        .ok_or_else(|| Error::NeedsValue("the number of dimensions is not known: give the shapes of the inputs".into()))
+}
+
+fn dtype(s: &Scope<'_, '_>, h: usize) -> Result<DType> {
+    let found = s.importer.builder.info(h).dtype;
+    found.ok_or_else(|| {
+        Error::value("the element type of a tensor is not known: the model does not say that of its input")
+    })
+}
+
+fn constant(s: &Scope<'_, '_>, h: usize) -> Result<NDArray> {
+    let info = s.importer.builder.info(h);
+    let why =
+        || format!("the value of '{}' decides the form of the graph, but is known only when the model runs", info.name);
+    info.value.clone().ok_or_else(|| Error::NeedsValue(why()))
+}
+
+/// The elements as integers, truth values or numbers.
+fn elements(array: &NDArray) -> Result<Vec<Value>> {
+    if array.dtype().is_float() {
+        return Ok(array.to_vec_as::<f64>()?.into_iter().map(Value::Float).collect());
+    }
+    if array.dtype() == DType::Bool {
+        return Ok(array.to_vec::<bool>()?.into_iter().map(Value::Bool).collect());
+    }
+    Ok(array.to_vec_as::<i64>()?.into_iter().map(Value::Int).collect())
+}
+
+/// The number of steps of a range.
+fn count(steps: f64) -> Result<usize> {
+    match steps.is_finite() && steps < (1u64 << 30) as f64 {
+        true => Ok(steps.ceil().max(0.0) as usize),
+        false => Err(Error::value(format!("a range of {steps} steps is no tensor"))),
+    }
+}
+
+fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let op = text(args, 0)?;
+    let axes = if args[2] == Value::None { Vec::new() } else { ints(args, 2)? };
+    if axes.is_empty() && int(args, 4)? != 0 {
+        return s.operator("_copy", vec![args[1].clone()], vec![], true);
+    }
+    let keep = int(args, 3)? != 0;
+    let over_all = axes.is_empty() || s.importer.builder.info(handle(args, 1)?).shape.ndim() == Some(axes.len());
+    let axis = if axes.is_empty() { Value::None } else { axes.into() };
+    let params = vec![("axis", axis), ("keepdims", Value::Bool(keep))];
+    let made = s.operator(op, vec![args[1].clone()], params, true)?;
+    // Our operators of MXNet's first semantics have no tensors without axes: the sum of all elements has the shape (1,).
+    match over_all && !keep {
+        true => s.operator("_np_reshape", vec![made], vec![("newshape", Value::List(Vec::new()))], true),
+        false => Ok(made),
+    }
+}
+
+fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let h = handle(args, 0)?;
+    let rank = rank(s, h)?;
+    let (starts, ends) = (ints(args, 1)?, ints(args, 2)?);
+    let axes = if args[3] == Value::None { (0..starts.len() as i64).collect() } else { ints(args, 3)? };
+    let steps = if args[4] == Value::None { vec![1; starts.len()] } else { ints(args, 4)? };
+    if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
+        return Err(Error::value(format!(
+            "starts {starts:?}, ends {ends:?}, axes {axes:?} and steps {steps:?} differ in number"
+        )));
+    }
+    let dims = s.importer.builder.info(h).shape.clone();
+    let (mut begin, mut end, mut step) = (vec![Value::None; rank], vec![Value::None; rank], vec![Value::Int(1); rank]);
+    for (k, axis) in axes.iter().enumerate() {
+        let axis = Shape::axis(*axis, rank)?;
+        let (mut from, mut to, by) = (starts[k], ends[k], steps[k]);
+        let n = dims.dim(axis);
+        if by == 0 {
+            return Err(Error::value("a step of 0 leads nowhere"));
+        }
+        if n < 0 {
+            // Without the length, only what is the same for every length is understood.
+            if by < 0 {
+                return Err(Error::NeedsValue(
+                    "slicing backwards needs the length of the axis: give the shapes of the inputs".into(),
+                ));
+            }
+            begin[axis] = if from == 0 { Value::None } else { Value::Int(from) };
+            end[axis] = if to >= i64::from(i32::MAX) { Value::None } else { Value::Int(to) };
+        } else {
+            let place = |x: i64| if x < 0 { x.saturating_add(n) } else { x };
+            (from, to) = (place(from), place(to));
+            if by > 0 {
+                (from, to) = (from.clamp(0, n), to.clamp(0, n));
+                begin[axis] = Value::Int(from.min(n));
+                end[axis] = Value::Int(to.max(from));
+            } else {
+                (from, to) = (from.clamp(-1, n - 1), to.clamp(-1, n - 1));
+                begin[axis] = Value::Int(from.max(0));
+                // Before the first element there is no number, only nothing.
+                end[axis] = if to < 0 { Value::None } else { Value::Int(to) };
+                if to >= from {
+                    (begin[axis], end[axis]) = (Value::Int(0), Value::Int(0));
+                    step[axis] = Value::Int(1);
+                    continue;
+                }
+            }
+        }
+        step[axis] = Value::Int(by);
+    }
+    let params = vec![("begin", Value::List(begin)), ("end", Value::List(end)), ("step", Value::List(step))];
+    s.operator("slice", vec![args[0].clone()], params, true)
+}
+
+fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let data = handle(args, 0)?;
+    let allow_zero = int(args, 2)? != 0;
+    let target: Vec<i64> = match &args[1] {
+        Value::Handle(h) => {
+            let info = s.importer.builder.info(*h);
+            let array = info.partly.as_ref().or(info.value.as_ref()).cloned();
+            array.map_or_else(|| constant(s, *h), Ok)?.to_vec_as::<i64>()?
+        }
+        _ => ints(args, 1)?,
+    };
+    let info = s.importer.builder.info(data);
+    let dims = info.dims.clone().unwrap_or_default();
+    let mut inferred = target.contains(&-1);
+    let mut out = Vec::with_capacity(target.len());
+    for (k, t) in target.iter().copied().enumerate() {
+        out.push(match t {
+            0 if !allow_zero => match dims.get(k) {
+                Some(d) if !is_unknown(*d) => *d,
+                Some(_) => -2,
+                None => {
+                    return Err(Error::value(format!(
+                        "the shape {target:?} copies dimension {k}, which the tensor does not have"
+                    )));
+                }
+            },
+            t if !is_unknown(t) => t,
+            t if dims.get(k) == Some(&t) && out.iter().all(|x| *x != -1 || k == 0) => -2,
+            _ if !inferred => {
+                inferred = true;
+                -1
+            }
+            _ => {
+                return Err(Error::NeedsValue(
+                    "two dimensions of the new shape are not known: give the shapes of the inputs".into(),
+                ));
+            }
+        });
+    }
+    // Before -2 only lengths and copies keep the count of axes.
+    Ok(out.into())
+}

@@ -1,0 +1,344 @@
+//! The table of mapping processes, read from the files in `native/interop/mappings` and checked as a whole.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use ferromx_core::op::Inputs;
+use ferromx_ops::registry;
+
+use super::ast::{Call, Direction, Expr, Process};
+use super::{parser, rules};
+use crate::error::{Error, Result};
+use crate::ir::{Arity, OpDescriptor};
+use crate::onnx::{self, Schema};
+
+/// The mapping files. A new family is added here and nowhere else.
+const FILES: &[(&str, &str)] = &[
+    ("control.map", include_str!("../../mappings/control.map")),
+    ("elementwise.map", include_str!("../../mappings/elementwise.map")),
+    ("layers.map", include_str!("../../mappings/layers.map")),
+    ("shapes.map", include_str!("../../mappings/shapes.map")),
+    ("images.map", include_str!("../../mappings/images.map")),
+    ("reductions.map", include_str!("../../mappings/reductions.map")),
+];
+
+/// The processes of a framework.
+pub struct Table {
+    processes: Vec<Process>,
+    /// Processes for import by domain and operator, in the order of the files.
+    import: HashMap<(String, String), Vec<usize>>,
+}
+
+/// The table of ONNX.
+///
+/// # Errors
+/// A mapping file is wrong; a test makes sure that none is.
+pub fn table() -> Result<&'static Table> {
+    static TABLE: OnceLock<Result<Table>> = OnceLock::new();
+    TABLE.get_or_init(|| Table::read(FILES)).as_ref().map_err(Error::clone)
+}
+
+impl Table {
+    /// Reads and checks mapping files, given by name and content.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with files and lines.
+    pub fn read(files: &[(&str, &str)]) -> Result<Table> {
+        let schema = onnx::schema()?;
+        let mut processes = Vec::new();
+        for (file, text) in files {
+            processes.extend(parser::processes(file, text)?);
+        }
+        let mut import: HashMap<_, Vec<usize>> = HashMap::new();
+        let wrong: Vec<Error> = processes.iter().filter_map(|process| Check { process, schema }.run().err()).collect();
+        match wrong.as_slice() {
+            [] => {}
+            [one] => return Err(one.clone()),
+            many => return Err(Error::Format(many.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))),
+        }
+        for (i, process) in processes.iter().enumerate() {
+            if process.direction != Direction::Export {
+                import.entry((process.domain.clone(), process.left.name.clone())).or_default().push(i);
+            }
+        }
+        Ok(Table { processes, import })
+    }
+
+    /// All processes, in the order of the files.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The processes that import an operator of a version of its operator set, in the order in which they are tried.
+    pub fn for_import<'t>(&'t self, domain: &str, op: &str, version: i64) -> impl Iterator<Item = &'t Process> {
+        let found = self.import.get(&(domain.to_string(), op.to_string())).map_or(&[][..], Vec::as_slice);
+        found.iter().map(|i| &self.processes[*i]).filter(move |p| (p.since..=p.until).contains(&version))
+    }
+
+    /// The processes that work in one direction only.
+    pub fn one_way(&self) -> impl Iterator<Item = &Process> {
+        self.processes.iter().filter(|p| p.direction != Direction::Both)
+    }
+}
+
+/// The check of one process.
+struct Check<'a> {
+    process: &'a Process,
+    schema: &'a Schema,
+}
+
+impl Check<'_> {
+    fn error(&self, line: usize, message: String) -> Error {
+        Error::Mapping { file: self.process.file.clone(), line, message }
+    }
+
+    fn run(&self) -> Result<()> {
+        let p = self.process;
+        if p.direction == Direction::Export {
+            return self.export();
+        }
+        let mut names: HashSet<&str> = HashSet::new();
+        self.pattern(&p.left, &mut names)?;
+        if p.direction == Direction::Both {
+            self.inputs_can_be_found(&names)?;
+        }
+        let versions = self.versions(&p.left)?;
+        for attribute in versions.iter().flat_map(|d| &d.attributes) {
+            names.insert(&attribute.name);
+        }
+        let mut used: HashSet<&str> = p.left.named.iter().map(|(name, _)| name.as_str()).collect();
+        for (name, value) in &p.lets {
+            self.recipe(value, &names)?;
+            collect(value, &mut used);
+            names.insert(name);
+        }
+        for (condition, _) in &p.conditions {
+            self.recipe(condition, &names)?;
+            collect(condition, &mut used);
+        }
+        self.recipe(&p.right, &names)?;
+        collect(&p.right, &mut used);
+        self.all_attributes_matter(&versions, &used)
+    }
+
+    /// Read from right to left, a process must say what its inputs are.
+    fn inputs_can_be_found(&self, inputs: &HashSet<&str>) -> Result<()> {
+        let p = self.process;
+        let mut used = HashSet::new();
+        collect(&p.right, &mut used);
+        p.lets.iter().for_each(|(_, e)| collect(e, &mut used));
+        match inputs.iter().find(|name| !used.contains(*name)) {
+            Some(name) => {
+                Err(self.error(p.line, format!("'{name}' has no place on our side, so <-> cannot be read to the left")))
+            }
+            None if !matches!(p.right, Expr::Call(_) | Expr::Pick(..) | Expr::Outputs(_)) => {
+                Err(self.error(p.line, "our side is no operator, so <-> cannot be read to the left".into()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a process that is only read to the left: our side is the pattern, the framework's side the recipe.
+    fn export(&self) -> Result<()> {
+        let p = self.process;
+        let mut names = HashSet::new();
+        collect(&p.right, &mut names);
+        p.lets.iter().for_each(|(_, e)| collect(e, &mut names));
+        let mut found = Ok(());
+        let mut check = |e: &Expr| {
+            let checked = match e {
+                Expr::Name(name, _) if !names.contains(name.as_str()) => {
+                    Err(self.error(p.line, format!("'{name}' does not stand on our side, so nothing is known of it")))
+                }
+                Expr::Call(call) => self.framework_side(call),
+                _ => Ok(()),
+            };
+            if found.is_ok() {
+                found = checked;
+            }
+        };
+        p.left.visit(&mut check);
+        found?;
+        self.framework_side(&p.left)?;
+        let mut found = Ok(());
+        p.right.visit(&mut |e| {
+            if let (Expr::Call(call), true) = (e, found.is_ok()) {
+                found = self.call(call);
+            }
+        });
+        found
+    }
+
+    fn framework_side(&self, call: &Call) -> Result<()> {
+        if let Some(rule) = rules::find(&call.name) {
+            return match rule.takes(call.args.len()) {
+                true => Ok(()),
+                false => Err(self.error(
+                    call.line,
+                    format!("{} arguments for the rule {}{}", call.args.len(), rule.name, rule.signature),
+                )),
+            };
+        }
+        let versions = self.versions(call)?;
+        for (key, _) in &call.named {
+            if versions.iter().any(|op| op.attribute(key).is_none()) {
+                return Err(self
+                    .error(call.line, format!("{} has no attribute {key} in some version of this range", call.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The forms that an operator of the pattern has in the versions of the process.
+    fn versions(&self, call: &Call) -> Result<Vec<&OpDescriptor>> {
+        let p = self.process;
+        let all = self.schema.versions(&p.domain, &call.name);
+        let next = |i: usize| all.get(i + 1).map_or(i64::MAX, |d| d.since);
+        let found: Vec<_> =
+            (0..all.len()).filter(|i| all[*i].since <= p.until && next(*i) > p.since).map(|i| &all[i]).collect();
+        match found.is_empty() {
+            true if all.is_empty() => {
+                Err(self.error(call.line, format!("the framework has no operator {}", call.name)))
+            }
+            true => Err(self.error(call.line, format!("no version of {} is in this range", call.name))),
+            false => Ok(found),
+        }
+    }
+
+    /// Checks a pattern and collects the names that it gives to inputs and attributes.
+    fn pattern<'e>(&self, call: &'e Call, names: &mut HashSet<&'e str>) -> Result<()> {
+        let versions = self.versions(call)?;
+        for op in &versions {
+            let variadic = op.inputs.last().is_some_and(|a| a.arity == Arity::Many);
+            if call.args.len() > op.inputs.len() && !variadic {
+                let text = format!("{} of version {} has only {} inputs", op.name, op.since, op.inputs.len());
+                return Err(self.error(call.line, text));
+            }
+            for (key, _) in &call.named {
+                if op.attribute(key).is_none() {
+                    let text = format!("{} of version {} has no attribute {key}", op.name, op.since);
+                    return Err(self.error(call.line, text));
+                }
+            }
+        }
+        for part in call.args.iter().chain(call.named.iter().map(|(_, e)| e)) {
+            match part {
+                Expr::Name(name, _) => drop(names.insert(name)),
+                Expr::Call(inner) => self.pattern(inner, names)?,
+                Expr::Literal(_) => {}
+                Expr::List(items) if items.iter().all(|e| matches!(e, Expr::Literal(_))) => {}
+                _ => return Err(self.error(call.line, "a pattern is made of names, operators and values".into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the names, rules, operators and parameters of our side.
+    fn recipe(&self, e: &Expr, names: &HashSet<&str>) -> Result<()> {
+        let mut found = Ok(());
+        e.visit(&mut |e| {
+            let checked = match e {
+                Expr::Name(name, arity) => {
+                    if !names.contains(name.as_str()) {
+                        Err(self.error(self.process.line, format!("'{name}' is neither input nor attribute nor let")))
+                    } else if *arity != Arity::One {
+                        Err(self.error(self.process.line, format!("the mark after '{name}' belongs to the pattern")))
+                    } else {
+                        Ok(())
+                    }
+                }
+                Expr::Call(call) => self.call(call),
+                _ => Ok(()),
+            };
+            if found.is_ok() {
+                found = checked;
+            }
+        });
+        found
+    }
+
+    fn call(&self, call: &Call) -> Result<()> {
+        let error = |message: String| Err(self.error(call.line, message));
+        if let Some(rule) = rules::find(&call.name) {
+            if !call.named.is_empty() {
+                return error(format!("the rule {} takes its arguments by position: {}", rule.name, rule.signature));
+            }
+            if !rule.takes(call.args.len()) {
+                return error(format!("{} arguments for the rule {}{}", call.args.len(), rule.name, rule.signature));
+            }
+            return Ok(());
+        }
+        let Ok((_, def)) = registry::find(&call.name) else {
+            return error(format!("'{}' is neither a rule nor an operator", call.name));
+        };
+        let fields = def.fields();
+        let inputs: &[_] = match def.inputs {
+            Inputs::Fixed(args) => args,
+            Inputs::Variadic { .. } => &[],
+        };
+        if matches!(def.inputs, Inputs::Fixed(_)) && call.args.len() > inputs.len() {
+            return error(format!("{} has only {} inputs", call.name, inputs.len()));
+        }
+        for (key, _) in &call.named {
+            if !fields.iter().any(|f| f.name == key) && !inputs.iter().any(|a| a.name == key) {
+                let known: Vec<_> = fields.iter().map(|f| f.name).collect();
+                return error(format!("{} has no parameter '{key}'; it has {}", call.name, known.join(", ")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing that a node says may be ignored without saying so.
+    fn all_attributes_matter(&self, versions: &[&OpDescriptor], used: &HashSet<&str>) -> Result<()> {
+        let p = self.process;
+        for op in versions {
+            for a in &op.attributes {
+                if !used.contains(a.name.as_str()) && !p.unused.contains(&a.name) {
+                    let text = format!(
+                        "the attribute {} of {} (version {}) has no part in this process: use it, or list it as unused",
+                        a.name, op.name, op.since
+                    );
+                    return Err(self.error(p.line, text));
+                }
+            }
+        }
+        let known = |name: &String| versions.iter().any(|d| d.attribute(name).is_some());
+        match p.unused.iter().find(|name| !known(name)) {
+            Some(name) => Err(self.error(p.line, format!("there is no attribute {name} that could be unused"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The names that an expression uses.
+fn collect<'e>(e: &'e Expr, used: &mut HashSet<&'e str>) {
+    e.visit(&mut |e| {
+        if let Expr::Name(name, _) = e {
+            used.insert(name);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_are_right() {
+        if let Err(e) = table() {
+            panic!("{e}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_found_when_the_table_is_read() {
+        let error = |text: &str| Table::read(&[("t.map", text)]).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error("Relo(X) -> relu(X)").contains("t.map:1: the framework has no operator Relo"));
+        assert!(error("Relu(X)\n [6..] -> relo(X)").contains("'relo' is neither a rule nor an operator"));
+        assert!(error("Relu(X) [6..] -> relu(Y)").contains("'Y' is neither input nor attribute nor let"));
+        assert!(error("Elu(X) [6..] -> LeakyReLU(X, act_type: \"elu\")").contains("the attribute alpha of Elu"));
+        assert!(error("Elu(X) [6..] -> LeakyReLU(X, slop: alpha)").contains("no parameter 'slop'"));
+        assert!(error("Relu(X, Y) [6..] -> relu(X)").contains("has only 1 inputs"));
+        assert!(error("Gelu(X) [1..19] -> relu(X)").contains("no version of Gelu"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Our own graphs as a framework: a symbol in the neutral form, and what our registry says of operators.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::op::{Inputs, OpDef};
+use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
+use indexmap::IndexMap;
+
+use crate::error::{Error, Result};
+use crate::ir::{
+    ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, Graph, Node, OpDescriptor, Value, ValueInfo,
+};
+
+/// The name of an output of a node in the neutral form: the node's own name for the first one.
+pub fn value_name(node: &SymbolNode, index: usize) -> String {
+    if index == 0 { node.name.clone() } else { format!("{}:{index}", node.name) }
+}
+
+/// A symbol in the neutral form. Its inputs are all its variables; parameters get their values from elsewhere.
+///
+/// # Errors
+/// Two nodes of one name, an operator that has graphs inside.
+pub fn graph(symbol: &Symbol) -> Result<Graph> {
+    let value = |name: String| ValueInfo { name, element: None, dims: None, other: None };
+    let mut graph = Graph::default();
+    let mut seen: HashMap<String, Arc<SymbolNode>> = HashMap::new();
+    for node in symbol.nodes() {
+        if seen.insert(node.name.clone(), node.clone()).is_some() {
+            return Err(Error::value(format!("two nodes are named '{}': names must differ to be written", node.name)));
+        }
+        let Some(op) = &node.op else {
+            graph.inputs.push(value(node.name.clone()));
+            continue;
+        };
+        if !node.graphs.is_empty() {
+            return Err(Error::unsupported(format!(
+                "{} '{}' has graphs inside, which are not written",
+                op.def.name, node.name
+            )));
+        }
+        let descriptor = descriptor(op.def);
+        let written = node.attrs.read();
+        let attributes = descriptor.attributes.iter().map(|a| {
+            let value = written.get(&a.name).map_or_else(|| a.default.clone(), |text| typed(text, a.kind));
+            (a.name.clone(), value)
+        });
+        graph.nodes.push(Node {
+            name: node.name.clone(),
+            domain: String::new(),
+            op: op.def.name.to_string(),
+            inputs: node.inputs.iter().map(|e| value_name(&e.node, e.index as usize)).collect(),
+            outputs: (0..node.num_visible()).map(|k| value_name(&node, k)).collect(),
+            attributes: attributes.collect::<IndexMap<_, _>>(),
+        });
+    }
+    graph.outputs = symbol.entries().iter().map(|e| value(value_name(&e.node, e.index as usize))).collect();
+    Ok(graph)
+}
+
+/// What our registry says of an operator, in the neutral form.
+pub fn descriptor(def: &OpDef) -> OpDescriptor {
+    let inputs = match def.inputs {
+        Inputs::Fixed(args) => args.iter().map(|a| ArgDescriptor { name: a.name.into(), arity: Arity::One }).collect(),
+        Inputs::Variadic { arg, .. } => vec![ArgDescriptor { name: arg.name.into(), arity: Arity::Many }],
+    };
+    let attributes = def.fields().into_iter().map(|f| {
+        let (kind, required) = (kind(&f.type_string), f.type_string.contains("required"));
+        let default =
+            f.type_string.split_once("default=").map_or(Value::None, |(_, text)| typed(text.trim_matches('\''), kind));
+        AttributeDescriptor { name: f.name.into(), kind, default, required }
+    });
+    let outputs = vec![ArgDescriptor { name: "output".into(), arity: Arity::Many }];
+    OpDescriptor { name: def.name.into(), since: 1, inputs, outputs, attributes: attributes.collect() }
+}
+
+/// The kind of a parameter by the type string of the metadata.
+fn kind(type_string: &str) -> AttributeKind {
+    let head = type_string.split(", ").next().unwrap_or(type_string);
+    match head {
+        t if t.starts_with('{') || t.starts_with("string") => AttributeKind::Text,
+        t if t.starts_with("Shape") || t.starts_with("tuple of") => AttributeKind::Ints,
+        t if t.starts_with("float") || t.starts_with("double") => AttributeKind::Float,
+        t if t.starts_with("int") || t.starts_with("long") || t.starts_with("boolean") => AttributeKind::Int,
+        _ => AttributeKind::Text,
+    }
+}
+
+/// The value of a parameter from its text.
+fn typed(text: &str, kind: AttributeKind) -> Value {
+    let text = text.trim();
+    match kind {
+        _ if text == "None" => Value::None,
+        AttributeKind::Text => Value::Text(text.into()),
+        _ => list(text).unwrap_or_else(|| number(text)),
+    }
+}
+
+fn number(text: &str) -> Value {
+    match text {
+        "True" | "true" => Value::Bool(true),
+        "False" | "false" => Value::Bool(false),
+        "None" => Value::None,
+        _ => match (text.trim_end_matches('L').parse(), text.parse()) {
+            (Ok(i), _) => Value::Int(i),
+            (_, Ok(x)) => Value::Float(x),
+            _ => Value::Text(text.into()),
+        },
+    }
+}
+
+/// A tuple, which may hold tuples.
+fn list(text: &str) -> Option<Value> {
+    let inner = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
+    let inner = inner.or_else(|| text.strip_prefix('[').and_then(|t| t.strip_suffix(']')))?;
+    let (mut items, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (i, c) in inner.char_indices() {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(&inner[from..i]);
+                from = i + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(&inner[from..]);
+    let items = items.into_iter().map(str::trim).filter(|t| !t.is_empty());
+    Some(Value::List(items.map(|t| list(t).unwrap_or_else(|| number(t))).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_typed() {
+        let (_, def) = ferromx_ops::registry::find("Convolution").unwrap();
+        let d = descriptor(def);
+        assert_eq!(d.attribute("num_group").unwrap().default, Value::Int(1));
+        assert_eq!(d.attribute("stride").unwrap().default, Value::List(vec![]));
+        assert!(d.attribute("kernel").unwrap().required);
+        assert_eq!(typed("((0, 1), (2,3))", AttributeKind::Ints).to_string(), "((0, 1), (2, 3))");
+        assert_eq!(typed("True", AttributeKind::Int), Value::Bool(true));
+    }
+
+    #[test]
+    fn symbols_become_graphs() {
+        let x = Symbol::variable("x", Default::default());
+        let s = Symbol::op("Activation", "a", &[x], &[("act_type", "relu")]).unwrap();
+        let g = graph(&s).unwrap();
+        assert_eq!((g.inputs[0].name.as_str(), g.outputs[0].name.as_str()), ("x", "a"));
+        assert_eq!(g.nodes[0].attributes["act_type"], Value::from("relu"));
+    }
+}

@@ -1,0 +1,86 @@
+//! Data of tensors that lies in files beside the model. Off by default: a model then cannot make anything read another file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use bytes::Bytes;
+
+use super::map;
+use super::proto::StringStringEntryProto;
+use crate::error::{Error, Result};
+
+/// Where data outside of a model may lie.
+#[derive(Default)]
+pub struct External {
+    directory: Option<PathBuf>,
+    /// Files that are mapped already.
+    open: Mutex<Vec<(PathBuf, Bytes)>>,
+}
+
+impl External {
+    /// Data outside of the model is refused.
+    pub fn refused() -> External {
+        External::default()
+    }
+
+    /// Data may lie in files in this directory and below it, links resolved.
+    ///
+    /// # Errors
+    /// There is no such directory.
+    pub fn within(directory: &Path) -> Result<External> {
+        let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(directory.display(), &e));
+        Ok(External { directory: Some(directory.canonicalize().map_err(io)?), open: Mutex::default() })
+    }
+
+    /// The bytes that a tensor's entries point to; `expected` is how many it needs.
+    ///
+    /// # Errors
+    /// External data is refused, lies outside of the directory, or is not as long as it should be.
+    pub fn data(&self, entries: &[StringStringEntryProto], expected: usize) -> Result<Bytes> {
+        let entry = |key: &str| entries.iter().find(|e| e.key == key).map(|e| e.value.as_str());
+        let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
+        let Some(directory) = &self.directory else {
+            return Err(Error::format(format!(
+                "its data lies in the file '{location}', and reading other files is off: allow it by the option external data"
+            )));
+        };
+        let number = |key: &str, absent: usize| match entry(key) {
+            None => Ok(absent),
+            Some(text) => {
+                text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is no number")))
+            }
+        };
+        let path = directory
+            .join(location)
+            .canonicalize()
+            .map_err(|e| Error::Engine(ferromx_core::error::Error::io(directory.join(location).display(), &e)))?;
+        if !path.starts_with(directory) || !path.is_file() {
+            return Err(Error::format(format!("external data '{location}' is no file in the directory of the model")));
+        }
+        let file = self.file(&path)?;
+        let offset = number("offset", 0)?;
+        let length = number("length", expected)?;
+        let end = offset.checked_add(length).filter(|end| *end <= file.len() && length == expected);
+        let end = end.ok_or_else(|| {
+            Error::format(format!(
+                "external data '{location}' from {offset}, {length} bytes long, is not in the file of {} bytes or not {expected} \
+                 bytes long",
+                file.len()
+            ))
+        })?;
+        Ok(file.slice(offset..end))
+    }
+
+    fn file(&self, path: &Path) -> Result<Bytes> {
+        let mut open = match self.open.lock() {
+            Ok(open) => open,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some((_, bytes)) = open.iter().find(|(p, _)| p == path) {
+            return Ok(bytes.clone());
+        }
+        let bytes = map::open(path)?;
+        open.push((path.to_path_buf(), bytes.clone()));
+        Ok(bytes)
+    }
+}

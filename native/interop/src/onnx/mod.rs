@@ -1,0 +1,33 @@
+//! The ONNX front end: files to the neutral form and back, and what ONNX says of its operators.
+
+mod external;
+mod functions;
+mod map;
+pub mod proto;
+mod read;
+mod schema;
+mod types;
+mod wire;
+mod write;
+
+use std::path::Path;
+
+pub use external::External;
+pub use map::open;
+pub use read::model as read;
+pub use schema::{Schema, schema};
+pub use types::{code_of, element_type};
+pub use write::{save, to_bytes};
+
+use crate::error::Result;
+use crate::ir::Model;
+
+/// Reads a file. With `external_data`, tensors may lie in other files of its directory.
+///
+/// # Errors
+/// Those of [`read()`], and the system's.
+pub fn load(path: &Path, external_data: bool) -> Result<Model> {
+    let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let external = if external_data { External::within(directory)? } else { External::refused() };
+    read(open(path)?, &external)
+}

@@ -1,0 +1,263 @@
+//! From the messages of a file to the neutral form.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::storage::as_bytes;
+use indexmap::IndexMap;
+use prost::Message;
+
+use super::external::External;
+use super::proto::{
+    AttributeProto, AttributeType, DimensionValue, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
+    TypeValue, ValueInfoProto,
+};
+use super::{functions, types, wire};
+use crate::error::{Error, Problem, Result};
+use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
+
+/// Reads a model; tensors keep pointing into the bytes where they can. `external` says where data outside of the file may lie.
+///
+/// # Errors
+/// Bytes that are no model, or a model whose parts contradict each other; all of these, with their places.
+pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
+    wire::check(&bytes)?;
+    let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is no ONNX file: {e}")))?;
+    let mut opsets = IndexMap::new();
+    for set in &proto.opset_import {
+        let domain = domain_name(&set.domain);
+        if opsets.insert(domain.clone(), set.version).is_some_and(|earlier| earlier != set.version) {
+            return Err(Error::format(format!("the model imports two versions of the operator set '{domain}'")));
+        }
+    }
+    if opsets.is_empty() {
+        return Err(Error::format("the model imports no operator set: opset_import is missing"));
+    }
+    let graph = proto.graph.ok_or_else(|| Error::format("the model has no graph"))?;
+    let graph = functions::inline(graph, &proto.functions)?;
+    let mut reader = Reader { external, problems: Vec::new() };
+    let graph = reader.graph(graph);
+    match reader.problems.is_empty() {
+        true => Ok(Model { graph, opsets }),
+        false => Err(Error::Model(reader.problems)),
+    }
+}
+
+/// A domain by the name under which operators are looked up: `ai.onnx` is the empty one.
+pub fn domain_name(domain: &str) -> String {
+    if domain == "ai.onnx" { String::new() } else { domain.to_string() }
+}
+
+struct Reader<'a> {
+    external: &'a External,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn problem(&mut self, place: String, e: Error) {
+        self.problems.extend(e.at(place));
+    }
+
+    fn graph(&mut self, proto: GraphProto) -> Graph {
+        let mut graph = Graph { name: proto.name, ..Graph::default() };
+        for tensor in proto.initializer {
+            let name = tensor.name.clone();
+            let place = format!("initializer '{name}'");
+            match self.tensor(tensor) {
+                Err(e) => self.problem(place, e),
+                Ok(_) if name.is_empty() => self.problem(place, Error::format("it has no name")),
+                Ok(value) => {
+                    if graph.constants.insert(name, value).is_some() {
+                        self.problem(place, Error::format("two initializers have this name"));
+                    }
+                }
+            }
+        }
+        for sparse in proto.sparse_initializer {
+            let name = sparse.values.as_ref().map(|v| v.name.clone()).unwrap_or_default();
+            match self.sparse(sparse) {
+                Err(e) => self.problem(format!("sparse initializer '{name}'"), e),
+                Ok(value) => drop(graph.constants.insert(name, value)),
+            }
+        }
+        let mut seen = HashSet::new();
+        for info in proto.input {
+            if !seen.insert(info.name.clone()) || info.name.is_empty() {
+                self.problem(format!("input '{}'", info.name), Error::format("it has no name, or two inputs have it"));
+            }
+            // Before version 4 of the format, initializers were listed among the inputs.
+            if !graph.constants.contains_key(&info.name) {
+                graph.inputs.push(value_info(&info));
+            }
+        }
+        graph.outputs = proto.output.iter().map(value_info).collect();
+        graph.values = proto.value_info.iter().map(|v| (v.name.clone(), value_info(v))).collect();
+        graph.nodes = proto.node.into_iter().map(|n| self.node(n)).collect();
+        graph
+    }
+
+    fn node(&mut self, proto: NodeProto) -> Node {
+        let mut node = Node {
+            name: proto.name,
+            domain: domain_name(&proto.domain),
+            op: proto.op_type,
+            inputs: proto.input,
+            outputs: proto.output,
+            attributes: IndexMap::new(),
+        };
+        for attribute in proto.attribute {
+            let name = attribute.name.clone();
+            match self.attribute(attribute) {
+                Err(e) => {
+                    let place = format!("{}, attribute {name}", node.label());
+                    self.problem(place, e);
+                }
+                Ok(value) => {
+                    if node.attributes.insert(name.clone(), value).is_some() {
+                        let place = format!("{}, attribute {name}", node.label());
+                        self.problem(place, Error::format("it is given twice"));
+                    }
+                }
+            }
+        }
+        node
+    }
+
+    fn attribute(&mut self, a: AttributeProto) -> Result<Value> {
+        let absent = || Error::format("its value is missing");
+        Ok(match AttributeType::try_from(a.r#type) {
+            Ok(AttributeType::Float) => Value::Float(f64::from(a.f.unwrap_or_default())),
+            Ok(AttributeType::Int) => Value::Int(a.i.unwrap_or_default()),
+            Ok(AttributeType::String) => Value::Text(text(&a.s.unwrap_or_default())?),
+            Ok(AttributeType::Tensor) => Value::Tensor(self.tensor(a.t.ok_or_else(absent)?)?),
+            Ok(AttributeType::Graph) => Value::Graph(Arc::new(self.graph(a.g.ok_or_else(absent)?))),
+            Ok(AttributeType::Floats) => {
+                Value::List(a.floats.into_iter().map(|x| Value::Float(f64::from(x))).collect())
+            }
+            Ok(AttributeType::Ints) => Value::from(a.ints),
+            Ok(AttributeType::Strings) => {
+                Value::List(a.strings.iter().map(|s| text(s).map(Value::Text)).collect::<Result<_>>()?)
+            }
+            Ok(other) => return Err(Error::unsupported(format!("attributes of type {other:?} are not mapped"))),
+            Err(_) => return Err(Error::format(format!("its type has the unknown code {}", a.r#type))),
+        })
+    }
+
+    fn tensor(&self, t: TensorProto) -> Result<Tensor> {
+        let element = types::element_type(t.data_type.into());
+        let dims = dims(&t.dims)?;
+        let ElementType::Ours(dtype) = element else {
+            return Ok(Tensor { element, dims, data: Bytes::new() });
+        };
+        let count = (dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)))
+            .filter(|n| n.checked_mul(dtype.size()).is_some())
+            .ok_or_else(|| Error::format(format!("a tensor of shape {dims:?} is larger than memory")))?;
+        let data = match (t.data_location, t.raw_data) {
+            (1, _) => self.external.data(&t.external_data, count * dtype.size())?,
+            (_, Some(raw)) => raw,
+            (_, None) => typed_data(dtype, &t.float_data, &t.int32_data, &t.int64_data, &t.double_data),
+        };
+        if data.len() != count * dtype.size() {
+            return Err(Error::format(format!(
+                "a tensor of shape {dims:?} and type {dtype} needs {} bytes, but {} are given",
+                count * dtype.size(),
+                data.len()
+            )));
+        }
+        if dtype == DType::Bool && data.iter().any(|b| *b > 1) {
+            return Err(Error::format("a tensor of truth values has bytes other than 0 and 1"));
+        }
+        Ok(Tensor { element, dims, data })
+    }
+
+    /// A sparse tensor, made dense.
+    fn sparse(&self, s: SparseTensorProto) -> Result<Tensor> {
+        let missing = || Error::format("a sparse tensor has no values or indices");
+        let (values, indices) =
+            (self.tensor(s.values.ok_or_else(missing)?)?, self.tensor(s.indices.ok_or_else(missing)?)?);
+        let dims = dims(&s.dims)?;
+        let size = values.element.ours()?.size();
+        let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 28);
+        let count = count.ok_or_else(|| Error::format(format!("a sparse tensor of shape {dims:?} is too large")))?;
+        let stored = values.data.len() / size;
+        let linear = indices.dims.len() == 1;
+        let width = if linear { 1 } else { dims.len() };
+        if indices.element != ElementType::Ours(DType::I64) || indices.data.len() != stored * width * 8 {
+            return Err(Error::format("the indices of a sparse tensor are not as many 64-bit integers as it needs"));
+        }
+        let number = |i: usize| i64::from_le_bytes(std::array::from_fn(|k| indices.data[i * 8 + k]));
+        let mut data = vec![0u8; count * size];
+        for i in 0..stored {
+            let at = if linear {
+                usize::try_from(number(i)).ok()
+            } else {
+                (0..width).try_fold(0usize, |at, k| {
+                    let index = usize::try_from(number(i * width + k)).ok().filter(|x| *x < dims[k])?;
+                    Some(at * dims[k] + index)
+                })
+            };
+            let at = at
+                .filter(|at| *at < count)
+                .ok_or_else(|| Error::format("an index of a sparse tensor is outside of it"))?;
+            data[at * size..(at + 1) * size].copy_from_slice(&values.data[i * size..(i + 1) * size]);
+        }
+        Ok(Tensor { element: values.element, dims, data: data.into() })
+    }
+}
+
+fn dims(dims: &[i64]) -> Result<Vec<usize>> {
+    let all: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(*d).ok()).collect();
+    all.filter(|d| d.len() <= 32).ok_or_else(|| Error::format(format!("{dims:?} is no shape of a tensor")))
+}
+
+fn text(bytes: &[u8]) -> Result<String> {
+    String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is no UTF-8"))
+}
+
+/// Elements that are not given as raw bytes: small types share the list of 32-bit integers.
+fn typed_data(dtype: DType, floats: &[f32], ints: &[i32], longs: &[i64], doubles: &[f64]) -> Bytes {
+    fn bytes<T: Element>(items: &[T]) -> Bytes {
+        Bytes::copy_from_slice(as_bytes(items))
+    }
+    fn narrowed<T: Element>(items: &[i32], f: impl Fn(i32) -> T) -> Bytes {
+        bytes(&items.iter().map(|x| f(*x)).collect::<Vec<T>>())
+    }
+    match dtype {
+        DType::F32 => bytes(floats),
+        DType::F64 => bytes(doubles),
+        DType::I64 => bytes(longs),
+        DType::I32 => bytes(ints),
+        DType::U8 => narrowed(ints, |x| x as u8),
+        DType::I8 => narrowed(ints, |x| x as i8),
+        DType::Bool => narrowed(ints, |x| x != 0),
+        DType::F16 => narrowed(ints, |x| f16::from_bits(x as u16)),
+        DType::BF16 => narrowed(ints, |x| bf16::from_bits(x as u16)),
+    }
+}
+
+fn value_info(proto: &ValueInfoProto) -> ValueInfo {
+    let mut info = ValueInfo { name: proto.name.clone(), element: None, dims: None, other: None };
+    match proto.r#type.as_ref().and_then(|t| t.value.as_ref()) {
+        None => {}
+        Some(TypeValue::Sequence(_)) => info.other = Some("sequence"),
+        Some(TypeValue::Map(_)) => info.other = Some("map"),
+        Some(TypeValue::SparseTensor(_)) => info.other = Some("sparse tensor"),
+        Some(TypeValue::Optional(_)) => info.other = Some("optional"),
+        Some(TypeValue::Tensor(t)) => {
+            if t.elem_type != 0 {
+                info.element = Some(types::element_type(t.elem_type.into()));
+            }
+            info.dims = t.shape.as_ref().map(|shape| {
+                let dim = |d: &super::proto::Dimension| match &d.value {
+                    Some(DimensionValue::Value(n)) => usize::try_from(*n).map_or(Dim::Unknown, Dim::Known),
+                    Some(DimensionValue::Param(name)) if !name.is_empty() => Dim::Named(name.clone()),
+                    _ => Dim::Unknown,
+                };
+                shape.dim.iter().map(dim).collect()
+            });
+        }
+    }
+    info
+}

@@ -1,0 +1,88 @@
+//! Runs imported models.
+
+use std::collections::HashMap;
+
+use ferromx_core::context::Context;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::Forward;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Req;
+use ferromx_runtime::executor::{Bound, Executor};
+
+use crate::error::{Error, Result};
+use crate::import::{self, ImportOptions, Imported, NumpyShapes};
+use crate::ir::Model;
+
+/// Whether a graph can be planned: no operator's shape depends on data.
+pub fn can_be_planned(imported: &Imported) -> bool {
+    let dynamic = |n: &std::sync::Arc<ferromx_runtime::symbol::Node>| {
+        n.op.as_ref().is_some_and(|op| matches!(op.def.forward, Forward::Dynamic(_)))
+    };
+    !imported.symbol.nodes().iter().any(dynamic)
+}
+
+/// Binds an imported model to inputs and computes its outputs.
+///
+/// # Errors
+/// Inputs that are missing or do not fit, those of the operators.
+pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
+    let _numpy = NumpyShapes::set();
+    let array = |name: &String| {
+        let found = imported.args.get(name).or_else(|| imported.aux.get(name)).or_else(|| inputs.get(name));
+        found.cloned().ok_or_else(|| Error::value(format!("there is no value for the input '{name}'")))
+    };
+    let args = imported.symbol.list_arguments().iter().map(array).collect::<Result<Vec<_>>>()?;
+    let aux = imported.symbol.list_auxiliary_states().iter().map(array).collect::<Result<_>>()?;
+    let (grads, reqs) = (vec![None; args.len()], vec![Req::Null; args.len()]);
+    let executor = Executor::bind(&imported.symbol, Context::default(), Bound { args, grads, reqs, aux }, None)?;
+    executor.forward(false)?;
+    Ok(executor.outputs().to_vec())
+}
+
+/// How a model was run.
+pub enum Run {
+    /// As a graph, which is here too.
+    Graph(Box<Imported>),
+    /// Node by node, since its shapes depend on data.
+    Executed,
+}
+
+/// Runs a model on inputs: as a planned graph where that is possible, node by node where shapes depend on data.
+///
+/// # Errors
+/// Inputs that are missing or do not fit, everything that cannot be mapped, those of the operators.
+pub fn run(model: &Model, inputs: HashMap<String, NDArray>) -> Result<(Vec<NDArray>, Run)> {
+    for info in &model.graph.inputs {
+        check_input(info, inputs.get(&info.name))?;
+    }
+    let shape = |(name, array): (&String, &NDArray)| (name.clone(), array.shape().dims().to_vec());
+    let options = ImportOptions { shapes: inputs.iter().map(shape).collect(), ..ImportOptions::default() };
+    match import::import(model, &options) {
+        Ok(imported) if can_be_planned(&imported) => {
+            Ok((bind_and_run(&imported, &inputs)?, Run::Graph(Box::new(imported))))
+        }
+        Err(e) if !e.needs_values() => Err(e),
+        _ => Ok((import::execute(model, inputs)?, Run::Executed)),
+    }
+}
+
+fn check_input(info: &crate::ir::ValueInfo, given: Option<&NDArray>) -> Result<()> {
+    let Some(array) = given else {
+        return Err(Error::value(format!("there is no value for the input '{}'", info.name)));
+    };
+    if let Some(element) = &info.element
+        && element.ours()? != array.dtype()
+    {
+        return Err(Error::value(format!("the input '{}' is {element}, but {} was given", info.name, array.dtype())));
+    }
+    let mut shape: Shape = info.shape();
+    if !shape.assign(array.shape()) {
+        return Err(Error::value(format!(
+            "the input '{}' has shape {}, but {} was given",
+            info.name,
+            info.shape(),
+            array.shape()
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Models of one or a few operators against values of the ONNX reference implementation, which `tests/onnx/generate.py` recorded; and
+//! the same models written by the exporter and read again.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::ir::Model;
+use ferromx_interop::onnx::{self, External};
+use ferromx_interop::run::{self, Run};
+use ferromx_runtime::arrays::write_converted;
+use serde_json::Value;
+
+const FAMILIES: &[(&str, &str)] = &[
+    ("elementwise", include_str!("../../../tests/onnx/data/elementwise.jsonl")),
+    ("graphs", include_str!("../../../tests/onnx/data/graphs.jsonl")),
+    ("images", include_str!("../../../tests/onnx/data/images.jsonl")),
+    ("layers", include_str!("../../../tests/onnx/data/layers.jsonl")),
+    ("reductions", include_str!("../../../tests/onnx/data/reductions.jsonl")),
+    ("shapes", include_str!("../../../tests/onnx/data/shapes.jsonl")),
+];
+
+struct Case {
+    name: String,
+    model: Model,
+    inputs: HashMap<String, NDArray>,
+    outputs: Vec<NDArray>,
+}
+
+fn array(v: &Value) -> NDArray {
+    let dtype: DType = v["dtype"].as_str().unwrap().parse().unwrap();
+    let dims: Vec<i64> = v["shape"].as_array().unwrap().iter().map(|d| d.as_i64().unwrap()).collect();
+    let data = v["data"].as_array().unwrap();
+    let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default()).unwrap();
+    if dtype.is_float() {
+        let number = |x: &Value| x.as_f64().unwrap_or_else(|| x.as_str().unwrap().parse().unwrap());
+        write_converted(&array, data.iter().map(number).collect::<Vec<f64>>().into_iter()).unwrap();
+    } else {
+        let number = |x: &Value| x.as_i64().unwrap_or_else(|| i64::from(x.as_bool().unwrap()));
+        write_converted(&array, data.iter().map(number).collect::<Vec<i64>>().into_iter()).unwrap();
+    }
+    array
+}
+
+fn case(family: &str, line: &str) -> Case {
+    let v: Value = serde_json::from_str(line).unwrap();
+    let hex = v["model"].as_str().unwrap();
+    let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+    let model = onnx::read(Bytes::from(bytes), &External::refused()).unwrap();
+    let names = model.graph.inputs.iter().map(|i| i.name.clone());
+    let inputs = names.zip(v["inputs"].as_array().unwrap().iter().map(array)).collect();
+    let outputs = v["outputs"].as_array().unwrap().iter().map(array).collect();
+    Case { name: format!("{family}/{}", v["name"].as_str().unwrap()), model, inputs, outputs }
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    FAMILIES.iter().flat_map(|(family, text)| text.lines().map(move |line| case(family, line)))
+}
+
+/// How the arrays differ.
+fn difference(got: &[NDArray], want: &[NDArray]) -> Option<String> {
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        if (g.shape(), g.dtype()) != (w.shape(), w.dtype()) {
+            return Some(format!("output {i} is {} {}, not {} {}", g.dtype(), g.shape(), w.dtype(), w.shape()));
+        }
+        let (g, w) = (g.to_vec_as::<f64>().unwrap(), w.to_vec_as::<f64>().unwrap());
+        let close = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-5 + 2e-5 * b.abs();
+        if let Some(k) = (0..w.len()).find(|k| !close(g[*k], w[*k])) {
+            return Some(format!("output {i} has {} instead of {} at {k}", g[k], w[k]));
+        }
+    }
+    (got.len() != want.len()).then(|| format!("{} outputs instead of {}", got.len(), want.len()))
+}
+
+#[test]
+fn models_give_the_reference_values() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let found = match run::run(&case.model, case.inputs) {
+            Ok((outputs, _)) => difference(&outputs, &case.outputs),
+            Err(e) => Some(e.to_string()),
+        };
+        wrong.extend(found.map(|why| format!("{}: {why}", case.name)));
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn exported_models_give_the_same_values() {
+    let (mut wrong, mut unmapped, mut exported) = (Vec::new(), Vec::new(), 0);
+    for case in cases() {
+        let Ok((outputs, Run::Graph(imported))) = run::run(&case.model, case.inputs.clone()) else { continue };
+        let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+        let options = ExportOptions {
+            shapes: case.inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
+            dtypes: case.inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
+            outputs: imported.outputs.clone(),
+            opset: None,
+        };
+        let model = match export::export(&imported.symbol, &params, &options) {
+            Ok(model) => model,
+            Err(e) => {
+                unmapped.push(format!("{}: {e}", case.name));
+                continue;
+            }
+        };
+        exported += 1;
+        let bytes = onnx::to_bytes(&model).unwrap();
+        let again = onnx::read(bytes.into(), &External::refused()).and_then(|model| {
+            let wanted: Vec<_> = model.graph.inputs.iter().map(|i| i.name.clone()).collect();
+            let inputs = case.inputs.into_iter().filter(|(n, _)| wanted.contains(n)).collect();
+            run::run(&model, inputs)
+        });
+        let found = match again {
+            Ok((again, _)) => difference(&again, &outputs),
+            Err(e) => Some(e.to_string()),
+        };
+        wrong.extend(found.map(|why| format!("{}: {why}", case.name)));
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(exported >= 150, "only {exported} models could be exported; not:\n{}", unmapped.join("\n"));
+}

@@ -1,0 +1,208 @@
+"""The cases of the ONNX interpreter: small models with inputs, by family."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import helper
+
+
+@dataclass
+class Case:
+    name: str
+    nodes: list
+    inputs: dict
+    outputs: list
+    constants: dict = field(default_factory=dict)
+    opset: int = 18
+    reference: bool = False
+
+
+def numbers(shape, dtype="float32", seed=0):
+    rng = np.random.default_rng(seed + 7 * len(shape) + sum(shape))
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith(("int", "uint")):
+        return rng.integers(1, 9, shape).astype(dtype)
+    return np.round(rng.normal(size=shape), 3).astype(dtype)
+
+
+def one(op, arrays, name=None, opset=18, constants=(), outputs=1, **attributes):
+    """A model of one operator. Inputs whose positions are in `constants` are part of the model; `None` is absent."""
+    names = ["" if a is None else f"x{i}" for i, a in enumerate(arrays)]
+    made = [f"y{i}" for i in range(outputs)]
+    given = {n: np.asarray(a) for i, (n, a) in enumerate(zip(names, arrays)) if a is not None and i not in constants}
+    fixed = {n: np.asarray(a) for i, (n, a) in enumerate(zip(names, arrays)) if a is not None and i in constants}
+    node = helper.make_node(op, names, made, name="node", **attributes)
+    return Case(name or op, [node], given, made, fixed, opset)
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def elementwise():
+    x = numbers((2, 3))
+    for op in ["Abs", "Neg", "Exp", "Floor", "Ceil", "Sign", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Erf"]:
+        yield one(op, [x])
+    for op in ["Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "HardSigmoid", "HardSwish", "Softplus", "Softsign", "Mish", "Celu", "ThresholdedRelu"]:
+        yield one(op, [x])
+    for op in ["Sqrt", "Log", "Reciprocal"]:
+        yield one(op, [np.abs(x) + 0.5])
+    for op in ["Asin", "Acos", "Atanh"]:
+        yield one(op, [np.tanh(x) * 0.9])
+    yield one("Acosh", [np.abs(x) + 1])
+    yield one("Round", [np.array([0.5, 1.5, 2.5, -0.5, -1.5, 2.3], dtype=np.float32)])
+    for op in ["Add", "Sub", "Mul", "Div"]:
+        yield one(op, [numbers((2, 3)), numbers((3,), seed=1)], f"{op}_broadcast")
+        yield one(op, [numbers((2, 1, 3), "int64"), numbers((4, 1), "int64", 1)], f"{op}_int64")
+    yield one("Div", [ints(-7, 7, -7, 7), ints(2, 2, -2, -2)], "Div_truncates")
+    yield one("Pow", [np.abs(x), np.array(2.5, dtype=np.float32)])
+    yield one("Pow", [x, np.array([1, 2, 3], dtype=np.int64)], "Pow_integer_exponent")
+    yield one("Mod", [ints(-7, 7, -7, 7), ints(3, 3, -3, -3)])
+    for op in ["Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"]:
+        yield one(op, [numbers((3, 2), "int32"), numbers((2,), "int32", 1)])
+    for op in ["And", "Or", "Xor"]:
+        yield one(op, [numbers((3, 2), "bool"), numbers((2,), "bool", 1)])
+    yield one("Not", [numbers((4,), "bool")])
+    yield one("Where", [numbers((2, 3), "bool"), x, numbers((3,))])
+    for op in ["Max", "Min", "Sum", "Mean"]:
+        yield one(op, [x, numbers((3,)), numbers((1, 1), seed=3)])
+    yield one("Clip", [x, np.float32(-0.5), np.float32(0.5)], "Clip_constants", constants=(1, 2))
+    yield one("Clip", [x, np.float32(-0.5)], "Clip_low")
+    yield one("Clip", [x, None, np.float32(0.5)], "Clip_high")
+    yield one("Clip", [x], "Clip_version_6", opset=6, min=-0.3, max=0.4)
+    yield one("Cast", [np.array([-1.7, 0.0, 2.9], dtype=np.float32)], "Cast_to_int", to=7)
+    yield one("Cast", [np.array([-1.7, 0.0, 2.9], dtype=np.float32)], "Cast_to_bool", to=9)
+    yield one("CastLike", [numbers((3,), "int32"), x])
+    yield one("IsNaN", [np.array([1, np.nan, np.inf], dtype=np.float32)])
+    yield one("IsInf", [np.array([1, -np.inf, np.inf], dtype=np.float32)])
+    yield one("IsInf", [np.array([1, -np.inf, np.inf], dtype=np.float32)], "IsInf_negative", detect_positive=0)
+    yield one("PRelu", [numbers((2, 3, 2)), numbers((3, 1))])
+    yield one("Gelu", [x], opset=20)
+    yield one("Gelu", [x], "Gelu_tanh", opset=20, approximate="tanh")
+    yield one("Shrink", [x], bias=0.2, lambd=0.4)
+    yield one("Identity", [numbers((), "float32")], "Identity_scalar")
+
+
+def layers():
+    x, w = numbers((1, 4, 7, 6)), numbers((6, 4, 3, 2))
+    yield one("Conv", [x, w], constants=(1,))
+    yield one("Conv", [x, w, numbers((6,))], "Conv_pads", constants=(1, 2), pads=[1, 0, 1, 0], strides=[2, 1])
+    yield one("Conv", [x, w], "Conv_asymmetric", constants=(1,), pads=[0, 1, 2, 0])
+    yield one("Conv", [x, w], "Conv_same_upper", constants=(1,), auto_pad="SAME_UPPER", strides=[2, 2])
+    yield one("Conv", [x, w], "Conv_same_lower", constants=(1,), auto_pad="SAME_LOWER")
+    yield one("Conv", [x, numbers((8, 2, 3, 3))], "Conv_groups", constants=(1,), group=2, dilations=[2, 1])
+    yield one("Conv", [numbers((2, 3, 9)), numbers((4, 3, 3))], "Conv_1d", constants=(1,))
+    yield one("Conv", [numbers((1, 2, 4, 4, 4)), numbers((3, 2, 2, 2, 2))], "Conv_3d", constants=(1,))
+    yield one("MaxPool", [x], kernel_shape=[3, 2], strides=[2, 2])
+    yield one("MaxPool", [x], "MaxPool_pads", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    yield one("AveragePool", [x], kernel_shape=[3, 2], strides=[2, 1])
+    yield one("AveragePool", [x], "AveragePool_pads", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    yield one("AveragePool", [x], "AveragePool_count", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    yield one("GlobalAveragePool", [x])
+    yield one("GlobalMaxPool", [x])
+    stats = [numbers((4,)), numbers((4,), seed=1), numbers((4,), seed=2), np.abs(numbers((4,), seed=3)) + 0.5]
+    yield one("BatchNormalization", [x, *stats], constants=(1, 2, 3, 4), opset=15, epsilon=1e-3)
+    yield one("InstanceNormalization", [x, numbers((4,)), numbers((4,), seed=1)], constants=(1, 2))
+    yield one("LayerNormalization", [numbers((2, 3, 4)), numbers((4,)), numbers((4,), seed=1)], constants=(1, 2))
+    yield one("LRN", [x], size=3)
+    yield one("MatMul", [numbers((2, 3)), numbers((3, 4))])
+    yield one("MatMul", [numbers((2, 1, 3, 4)), numbers((5, 4, 2))], "MatMul_broadcast")
+    yield one("MatMul", [numbers((4,)), numbers((4, 3))], "MatMul_vector")
+    yield one("Gemm", [numbers((2, 3)), numbers((4, 3)), numbers((4,))], constants=(1, 2), transB=1)
+    yield one("Gemm", [numbers((3, 2)), numbers((3, 4)), numbers((2, 1))], "Gemm_scaled", transA=1, alpha=0.5, beta=2.0)
+    yield one("Softmax", [numbers((2, 3, 4))], axis=1)
+    yield one("Softmax", [numbers((2, 3, 4))], "Softmax_flat", opset=11, axis=1)
+    yield one("LogSoftmax", [numbers((2, 3))])
+    yield one("Dropout", [numbers((2, 3))])
+
+
+def shapes():
+    x = numbers((2, 3, 4))
+    yield one("Reshape", [x, ints(0, -1)], constants=(1,))
+    yield one("Reshape", [x, ints(4, 6)], "Reshape_given")
+    yield one("Flatten", [x])
+    yield one("Flatten", [x], "Flatten_2", axis=2)
+    yield one("Flatten", [x], "Flatten_0", axis=0)
+    yield one("Transpose", [x], perm=[2, 0, 1])
+    yield one("Transpose", [x], "Transpose_reverse")
+    yield one("Squeeze", [numbers((1, 3, 1, 2)), ints(0)], constants=(1,))
+    yield one("Squeeze", [numbers((1, 3, 1, 2))], "Squeeze_all")
+    yield one("Unsqueeze", [x, ints(0, -1)], constants=(1,))
+    yield one("Concat", [x, numbers((2, 1, 4))], axis=1)
+    yield one("Split", [numbers((5, 2)), ints(2, 3)], constants=(1,), outputs=2)
+    yield one("Split", [numbers((2, 7))], "Split_uneven", outputs=3, num_outputs=3, axis=1)
+    yield one("Slice", [x, ints(1, -3), ints(2, 100), ints(0, 2)], constants=(1, 2, 3))
+    yield one("Slice", [x, ints(-1, 3), ints(-100, 0), ints(1, 2), ints(-1, -2)], "Slice_backwards", constants=(1, 2, 3, 4))
+    yield one("Gather", [x, np.array([[0, -1]], dtype=np.int64)], axis=1)
+    yield one("GatherND", [x, np.array([[0, 1], [1, 2]], dtype=np.int64)])
+    yield one("Expand", [numbers((3, 1)), ints(2, 1, 4)], constants=(1,))
+    yield one("Tile", [numbers((2, 3)), ints(2, 2)], constants=(1,))
+    yield one("Shape", [x], start=1)
+    yield one("Size", [x])
+    yield one("ConstantOfShape", [ints(2, 3)], value=helper.make_tensor("v", 7, [1], [5]))
+    yield one("Range", [np.int64(3), np.int64(12), np.int64(4)])
+    yield one("Range", [np.float32(1), np.float32(-1), np.float32(-0.5)], "Range_float", constants=(0, 1, 2))
+    yield one("NonZero", [numbers((3, 4), "int32") % 3])
+    yield one("Trilu", [numbers((4, 5))])
+    yield one("Trilu", [numbers((4, 5)), np.int64(-1)], "Trilu_lower", constants=(1,), upper=0)
+    yield one("DepthToSpace", [numbers((1, 8, 2, 3))], blocksize=2)
+    yield one("DepthToSpace", [numbers((1, 8, 2, 3))], "DepthToSpace_crd", blocksize=2, mode="CRD")
+    yield one("SpaceToDepth", [numbers((1, 2, 4, 6))], blocksize=2)
+    yield one("CumSum", [numbers((2, 5)), np.int64(1)], constants=(1,), exclusive=1)
+    yield one("CumSum", [numbers((2, 5)), np.int64(1)], "CumSum_reverse", constants=(1,), reverse=1)
+    yield one("TopK", [numbers((3, 6)), ints(2)], constants=(1,), outputs=2)
+    yield one("ArgMax", [numbers((3, 6))], axis=1)
+    yield one("ArgMin", [np.array([[1, 0, 0]], dtype=np.float32)], "ArgMin_last", axis=1, select_last_index=1, keepdims=0)
+    yield one("Pad", [numbers((2, 3)), ints(1, 0, 0, 2), np.float32(7)], constants=(1, 2))
+    yield one("Pad", [numbers((2, 4)), ints(1, 1, 0, 2)], "Pad_reflect", constants=(1,), mode="reflect")
+    yield one("Einsum", [numbers((2, 3)), numbers((3, 4))], equation="ij,jk->ki")
+
+
+def reductions():
+    x = numbers((2, 3, 4))
+    for op in ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSumExp"]:
+        yield one(op, [x, ints(-1, 0)], constants=(1,))
+        yield one(op, [x], f"{op}_all", keepdims=0)
+    yield one("ReduceLogSum", [np.abs(x), ints(1)], constants=(1,))
+    yield one("ReduceSum", [x, ints()], "ReduceSum_none", constants=(1,), noop_with_empty_axes=1)
+    yield one("ReduceMean", [x], "ReduceMean_version_13", opset=13, axes=[1])
+    yield one("ReduceSum", [numbers((2, 3), "int32"), ints(1)], "ReduceSum_int32", constants=(1,))
+
+
+def images():
+    x = numbers((1, 2, 3, 4))
+    for mode in ["nearest", "linear", "cubic"]:
+        for coordinates in ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]:
+            attributes = dict(mode=mode, coordinate_transformation_mode=coordinates)
+            yield one("Resize", [x, None, np.array([1, 1, 2, 1.5], np.float32)], f"Resize_{mode}_{coordinates}", constants=(2,), **attributes)
+    yield one("Resize", [x, None, None, ints(1, 2, 2, 7)], "Resize_sizes", constants=(3,), mode="linear")
+    yield one("Resize", [numbers((1, 1, 6, 6)), None, np.array([0.5, 0.6], np.float32)], "Resize_antialias", constants=(2,), mode="cubic", antialias=1, axes=[2, 3])
+    yield one("Resize", [x, None, np.array([1, 1, 1.6, 2], np.float32)], "Resize_floor", constants=(2,), nearest_mode="floor", coordinate_transformation_mode="asymmetric")
+    crop = one("Resize", [x, np.array([0, 0, 0.2, 0.3, 1, 1, 0.9, 1.4], np.float32), None, ints(1, 2, 3, 5)], "Resize_crop", constants=(1, 3), mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)
+    crop.reference = True
+    yield crop
+
+
+def graphs():
+    """Chains that fold, constants, and sub-graphs."""
+    x = numbers((2, 3, 4))
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["b"], axis=0),
+        helper.make_node("Unsqueeze", ["b", "axis"], ["b1"]),
+        helper.make_node("Concat", ["b1", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+    constants = {"zero": np.int64(0), "axis": ints(0), "rest": ints(-1)}
+    yield Case("shape_chain", nodes, {"x": x}, ["y"], {k: np.asarray(v) for k, v in constants.items()})
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value_floats=[1.0, 2.0, 3.0, 4.0]),
+        helper.make_node("Mul", ["x", "c"], ["m"]),
+        helper.make_node("Add", ["m", "m"], ["y"]),
+        helper.make_node("Relu", ["y"], ["z"]),
+    ]
+    yield Case("constants_and_two_outputs", nodes, {"x": x}, ["z", "m"])
+
+
+FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs]}
