@@ -24,6 +24,7 @@ lazy val mxnet = project
     libraryDependencies ++= Seq(
       "org.scala-lang" % "scala-reflect" % scalaVersion.value % Provided,
       "org.slf4j" % "slf4j-api" % "2.0.17",
+      "io.github.classgraph" % "classgraph" % "4.8.181",
       "org.scalameta" %% "munit" % "1.2.0" % Test
     ),
     opsMetadata := fromEnvironment("FERROMX_OPS", releaseFolder.value / "ops.jsonl"),
@@ -86,7 +87,10 @@ lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {
   })
 }
 
+/** The suites use the operators of the example, as a program would. */
 lazy val tested = Seq(
+  Test / unmanagedSourceDirectories +=
+    (ThisBuild / baseDirectory).value.getParentFile / "examples" / "operators" / "src" / "main" / "scala",
   Test / fork := true,
   Test / baseDirectory := (ThisBuild / baseDirectory).value.getParentFile,
   Test / javaOptions += s"-Dmxnet.library.path=${nativeLibrary.value}"

@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE))
 
 os.environ["OMP_NUM_THREADS"] = "1"  # results do not depend on the machine's load
 
+import custom  # noqa: E402
 import files  # noqa: E402
 import lenet  # noqa: E402
 from store import Store  # noqa: E402
@@ -26,6 +27,7 @@ def main():
     store = Store()
     lenet.write(FIXTURES, store, pathlib.Path(sys.argv[1]))
     files.write(FIXTURES, store)
+    custom.write(FIXTURES)
     store.write(FIXTURES / "expected", check=False)
     print("%d expectations" % len(store.lines))
 

@@ -1,10 +1,42 @@
 //! The errors of the engine. Each says what was given, what was expected and what to do.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use crate::dtype::DType;
 use crate::shape::Shape;
 
 /// Result of every fallible function of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What an error in foreign code came from, such as an exception of the JVM. Two are equal only if they are one object.
+#[derive(Clone)]
+pub struct Cause(Arc<dyn Any + Send + Sync>);
+
+impl Cause {
+    /// Keeps the object.
+    pub fn new(object: impl Any + Send + Sync) -> Cause {
+        Cause(Arc::new(object))
+    }
+
+    /// The object, if it is a `T`.
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cause")
+    }
+}
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Cause) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
 
 /// What went wrong. `Display` gives the message that users of every language see.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -70,6 +102,14 @@ pub enum Error {
     /// Memory could not be had.
     #[error("out of memory: {0} bytes were asked for; use smaller arrays or batches, or free some with dispose()")]
     OutOfMemory(usize),
+    /// Code of a user, called by the engine, failed.
+    #[error("{message}")]
+    Foreign {
+        /// What it said.
+        message: String,
+        /// What it threw.
+        cause: Cause,
+    },
     /// A broken promise inside the engine; a bug of ours.
     #[error("internal error: {0}; please report it with the program that led here")]
     Internal(String),
@@ -113,6 +153,15 @@ impl Error {
             *what = format!("argument {position} ({name})");
         }
         self
+    }
+
+    /// What foreign code threw, if that is where the error comes from.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Error::Foreign { cause, .. } => Some(cause),
+            Error::InOperator { source, .. } => source.cause(),
+            _ => None,
+        }
     }
 
     /// Adds the operator and node to an error that does not carry one yet.

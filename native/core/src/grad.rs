@@ -1,8 +1,8 @@
 //! How operators declare their gradients. One builder in the runtime serves the symbolic pass and the imperative tape.
 
 use crate::error::{Error, Result};
-use crate::op::{Deps, HostFn, KernelFn, OpCtx, SparseFn, SparseForm, SparseRule};
-use crate::params::Params;
+use crate::op::{Deps, HostFn, KernelFn, OpCtx, OpDef, SparseFn, SparseForm, SparseRule};
+use crate::params::{Attrs, Params};
 use crate::storage::{In, Out};
 
 /// One output of one node of the graph in which a gradient is built.
@@ -22,10 +22,31 @@ pub trait GradGraph {
     /// No such operator; parameters that do not parse.
     fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>>;
 
+    /// Adds a node of another graph: an operator whose parameters are parsed already.
+    ///
+    /// # Errors
+    /// Those of [`GradGraph::apply`].
+    fn copy(&mut self, node: &Copied<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
+        let attrs: Vec<(&str, &str)> = node.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        self.apply(node.name, inputs, &attrs)
+    }
+
     /// Adds an operator and returns its first output.
     fn apply1(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Entry> {
         Ok(self.apply(op, inputs, attrs)?[0])
     }
+}
+
+/// A node that is copied into a gradient's graph.
+pub struct Copied<'a> {
+    /// The operator's name.
+    pub name: &'static str,
+    /// Its definition.
+    pub def: &'static OpDef,
+    /// Its parameters.
+    pub params: &'a Params,
+    /// They and whatever else the node carries, as text.
+    pub attrs: &'a Attrs,
 }
 
 /// The forward node whose gradient is built.
@@ -168,4 +189,6 @@ pub enum Grad {
     Kernel(Backward, Option<Compose>),
     /// Composed of other operators, hence differentiable again.
     Compose(Compose),
+    /// The parameters decide it; see [`OpDef::gradient`].
+    By(fn(&Params) -> Grad),
 }

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::grad::{Entry, GradGraph, GradNode};
 use crate::ndarray::NDArray;
 use crate::params::Attrs;
 use crate::shape::Shape;
@@ -70,6 +71,20 @@ pub trait HostOperator: Send + Sync {
         true
     }
 
+    /// Whether the gradient is composed of operators, by [`HostOperator::compose`], instead of computed by an instance.
+    fn is_composed(&self) -> bool {
+        false
+    }
+
+    /// Adds the operators that compute the gradients of the inputs, states not included.
+    ///
+    /// # Errors
+    /// Whatever the user's code says.
+    fn compose(&self, graph: &mut dyn GradGraph, node: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
+        let _ = (graph, node);
+        Err(Error::Internal("a gradient that an instance computes is not composed of operators".into()))
+    }
+
     /// An instance for a node that is about to run with inputs of these shapes and types.
     ///
     /// # Errors
@@ -77,7 +92,8 @@ pub trait HostOperator: Send + Sync {
     fn create(&self, context: Context, shapes: &[Shape], dtypes: &[DType]) -> Result<Box<dyn HostInstance>>;
 }
 
-/// The arrays of a forward call. They are the engine's own, not copies: inputs must not be written.
+/// The arrays of a forward call. They are the engine's own, not copies: inputs must not be written. Whoever hands them to foreign code
+/// hands out [read-only](NDArray::read_only) ones.
 pub struct HostCall<'a> {
     /// Training or inference.
     pub is_train: bool,
@@ -137,6 +153,16 @@ type Factories = HashMap<String, Arc<dyn HostFactory>>;
 
 static FACTORIES: RwLock<Option<Factories>> = RwLock::new(None);
 
+/// Looks for a type that nobody has registered; a JVM looks through its class path.
+pub type Resolver = Arc<dyn Fn(&str) -> Result<Option<Arc<dyn HostFactory>>> + Send + Sync>;
+
+static RESOLVER: RwLock<Option<Resolver>> = RwLock::new(None);
+
+/// Sets what looks for types that nobody has registered.
+pub fn set_resolver(resolver: Resolver) {
+    *RESOLVER.write() = Some(resolver);
+}
+
 /// Registers a type of operators. A type of the same name is replaced for nodes that are made from now on, as in MXNet; returns
 /// whether there was one.
 pub fn register(op_type: &str, factory: Arc<dyn HostFactory>) -> bool {
@@ -144,18 +170,37 @@ pub fn register(op_type: &str, factory: Arc<dyn HostFactory>) -> bool {
     all.get_or_insert_with(Factories::new).insert(op_type.into(), factory).is_some()
 }
 
+/// The factory of a type, if there is one of this name.
+///
+/// # Errors
+/// Those of the [`Resolver`].
+pub fn lookup(op_type: &str) -> Result<Option<Arc<dyn HostFactory>>> {
+    let registered = FACTORIES.read().as_ref().and_then(|all| all.get(op_type)).cloned();
+    if registered.is_some() {
+        return Ok(registered);
+    }
+    // The locks are free while the resolver runs: it may register types.
+    let resolver = RESOLVER.read().clone();
+    let Some(found) = resolver.map(|resolve| resolve(op_type)).transpose()?.flatten() else { return Ok(None) };
+    let mut all = FACTORIES.write();
+    Ok(Some(all.get_or_insert_with(Factories::new).entry(op_type.into()).or_insert(found).clone()))
+}
+
+/// The error for a type that is not there, which says how to supply it.
+pub fn unknown(op_type: &str) -> Error {
+    Error::NotFound(format!(
+        "the user-defined operator '{op_type}' is not registered: put the class that is annotated with @UserDefinedOp and has this \
+         opName on the class path, or register it by Operator.register in Scala, mx.operator.register in Python or \
+         MXCustomOpRegister in C"
+    ))
+}
+
 /// The factory of a type.
 ///
 /// # Errors
-/// There is none of this name.
+/// There is none of this name; those of [`lookup`].
 pub fn find(op_type: &str) -> Result<Arc<dyn HostFactory>> {
-    let all = FACTORIES.read();
-    let found = all.as_ref().and_then(|all| all.get(op_type)).cloned();
-    found.ok_or_else(|| {
-        Error::NotFound(format!(
-            "custom operator '{op_type}' is not registered: register it before the graph is made or loaded"
-        ))
-    })
+    lookup(op_type)?.ok_or_else(|| unknown(op_type))
 }
 
 /// A graph inside of an operator: the body of a loop, a condition, a branch.

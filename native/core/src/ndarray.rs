@@ -21,6 +21,7 @@ pub struct NDArray {
     len: usize,
     shape: Shape,
     dtype: DType,
+    read_only: bool,
 }
 
 impl NDArray {
@@ -31,7 +32,7 @@ impl NDArray {
     pub fn empty(shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
         let len = shape.checked_elements()?;
         let chunk = Chunk::new(len * dtype.size(), context)?;
-        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype })
+        Ok(NDArray { chunk, offset: 0, len, shape: shape.clone(), dtype, read_only: false })
     }
 
     /// An array of zeros.
@@ -61,7 +62,31 @@ impl NDArray {
         if !inside || !offset.is_multiple_of(dtype.size()) {
             return Err(Error::Internal(format!("a view of {shape} {dtype} at byte {offset} leaves its chunk")));
         }
-        Ok(NDArray { chunk, offset, len, shape, dtype })
+        Ok(NDArray { chunk, offset, len, shape, dtype, read_only: false })
+    }
+
+    /// The same memory, which nothing can write through this array or a view of it.
+    pub fn read_only(&self) -> NDArray {
+        NDArray { read_only: true, ..self.clone() }
+    }
+
+    /// Whether writing is refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Refuses a read-only array.
+    ///
+    /// # Errors
+    /// The array is one.
+    pub fn check_writable(&self) -> Result<()> {
+        ensure!(
+            !self.read_only,
+            "the array of shape {} is an input of a user-defined operator and cannot be written: write to the operator's outputs, or \
+             to a copy",
+            self.shape
+        );
+        Ok(())
     }
 
     /// The memory.
@@ -117,7 +142,7 @@ impl NDArray {
             d[0] = (end - begin) as i64;
         }
         let offset = self.offset + begin * row * self.dtype.size();
-        Ok(NDArray { chunk: self.chunk.clone(), offset, len: row * (end - begin), shape, dtype: self.dtype })
+        Ok(NDArray { offset, len: row * (end - begin), shape, ..self.clone() })
     }
 
     /// Row `i` along axis 0 with that axis dropped, sharing memory. The row of a vector has the shape (1,), as in MXNet's legacy
@@ -176,6 +201,7 @@ impl NDArray {
     /// `T` is not the array's element type, or the lengths differ.
     pub fn copy_from_slice<T: Element>(&self, items: &[T]) -> Result<()> {
         self.check_type::<T>()?;
+        self.check_writable()?;
         ensure!(
             items.len() == self.len,
             "{} elements were given for an array of shape {} with {}",

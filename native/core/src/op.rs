@@ -203,6 +203,20 @@ pub type Positions = fn(&Params) -> &[usize];
 /// Gives an operator its graphs: from the parameters without them to those with them.
 pub type WithGraphs = fn(&Params, Vec<Arc<dyn Subgraph>>) -> Result<Params>;
 
+/// What a file says of a node besides its attributes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stored {
+    /// Number of inputs, auxiliary states included.
+    pub inputs: usize,
+    /// Positions of the auxiliary states, the last inputs.
+    pub states: Vec<usize>,
+    /// Number of outputs.
+    pub outputs: usize,
+}
+
+/// Makes parameters of a node in a file, where these may be known in part only.
+pub type ParseStored = fn(&Attrs, &Stored) -> Result<Params>;
+
 /// Names that depend on the parameters.
 pub type Names = fn(&Params) -> Vec<String>;
 
@@ -256,6 +270,9 @@ pub struct OpDef {
     num_outputs: fn(&Params) -> usize,
     num_visible: Option<fn(&Params) -> usize>,
     output_names: Option<Names>,
+    parse_stored: Option<ParseStored>,
+    title: Option<fn(&Params) -> &str>,
+    ready: Option<fn(&Params) -> Result<()>>,
 }
 
 fn one(_: &Params) -> usize {
@@ -304,6 +321,9 @@ impl OpDef {
             num_outputs: one,
             num_visible: None,
             output_names: None,
+            parse_stored: None,
+            title: None,
+            ready: None,
         }
     }
 
@@ -498,6 +518,24 @@ impl OpDef {
         self
     }
 
+    /// How parameters are made of a node in a file, where the attributes alone may not do.
+    pub const fn parse_stored_by(mut self, f: ParseStored) -> OpDef {
+        self.parse_stored = Some(f);
+        self
+    }
+
+    /// The name under which users know a call, where the parameters decide it.
+    pub const fn title_by(mut self, f: fn(&Params) -> &str) -> OpDef {
+        self.title = Some(f);
+        self
+    }
+
+    /// What must hold before a call can run, where its parameters do not guarantee it.
+    pub const fn ready_if(mut self, f: fn(&Params) -> Result<()>) -> OpDef {
+        self.ready = Some(f);
+        self
+    }
+
     /// Metadata order of the arguments.
     pub const fn arg_order(mut self, names: &'static [&'static str]) -> OpDef {
         self.arg_order = names;
@@ -516,6 +554,38 @@ impl OpDef {
             return parse(attrs);
         }
         parse(&attrs.iter().filter(|(k, _)| *k != count).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    /// Parses the attributes of a node in a file.
+    ///
+    /// # Errors
+    /// As for [`OpDef::parse`].
+    pub fn parse_in_file(&self, attrs: &Attrs, stored: &Stored) -> Result<Params> {
+        match self.parse_stored {
+            Some(f) => f(attrs, stored).map_err(|e| e.in_operator(self.name, self.name)),
+            None => self.parse(attrs),
+        }
+    }
+
+    /// The name under which users know a call with these parameters: the operator's own, or what [`OpDef::title_by`] says.
+    pub fn title<'p>(&self, params: &'p Params) -> Option<&'p str> {
+        self.title.map(|f| f(params))
+    }
+
+    /// Whether a call with these parameters can run.
+    ///
+    /// # Errors
+    /// What is missing, and how to supply it.
+    pub fn ready(&self, params: &Params) -> Result<()> {
+        self.ready.map_or(Ok(()), |f| f(params))
+    }
+
+    /// The gradient of a call with these parameters; never [`Grad::By`].
+    pub fn gradient(&self, params: &Params) -> Grad {
+        match self.grad {
+            Grad::By(f) => f(params),
+            grad => grad,
+        }
     }
 
     /// The parameters together with the operator's graphs.

@@ -183,6 +183,11 @@ impl Chunk {
         }
     }
 
+    /// A raw pointer for foreign code that only reads.
+    pub fn address(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+
     /// A raw pointer for foreign code; from now on the content counts as changed at every use.
     pub fn expose(&self) -> *mut u8 {
         self.exposed.store(true, Ordering::Relaxed);
@@ -419,6 +424,7 @@ impl Call {
 /// Outputs that overlap, or an input that partly overlaps an output.
 fn sharing(ins: &[&NDArray], outs: &[(&NDArray, Req)]) -> Result<SmallVec<[Option<usize>; 6]>> {
     let wanted = |i: usize| outs[i].1 != Req::Null;
+    outs.iter().filter(|(_, req)| *req != Req::Null).try_for_each(|(array, _)| array.check_writable())?;
     for i in 1..outs.len() {
         if wanted(i) && (0..i).any(|k| wanted(k) && overlap(outs[i].0, outs[k].0)) {
             return Err(Error::Value("two outputs of one operator share memory: give each its own array".into()));
@@ -682,9 +688,10 @@ pub fn read_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&[T]) -> R) -> 
 /// Runs `f` on the array's elements under its lock for writing.
 ///
 /// # Errors
-/// `T` is not the array's element type.
+/// `T` is not the array's element type; the array is read-only.
 pub fn write_slice<T: Element, R>(array: &NDArray, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
     check_dtype::<T>(array.dtype())?;
+    array.check_writable()?;
     let _locks = Locks::take([], [array]);
     // SAFETY: locked for writing while `f` runs; in bounds, aligned, initialised, of this type.
     Ok(f(unsafe { std::slice::from_raw_parts_mut(start(array).as_ptr().cast(), array.len()) }))
@@ -706,7 +713,11 @@ pub fn copy_out<T: Element>(array: &NDArray, out: &mut [T]) -> Result<()> {
 }
 
 /// Copies the bytes of one array over another's of the same size; they may overlap.
+///
+/// # Errors
+/// Other sizes; a read-only target.
 pub fn copy(source: &NDArray, target: &NDArray) -> Result<()> {
+    target.check_writable()?;
     let bytes = source.byte_range().len();
     if bytes != target.byte_range().len() {
         return Err(Error::Internal("a copy between arrays of different sizes".into()));

@@ -1,15 +1,15 @@
 //! `Custom`: operators that users write; see [`ferromx_core::host`].
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::host::{self, HostCall, HostGradient, HostInstance, HostOperator, Inferred};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, Stored};
 use ferromx_core::params::{Attrs, FieldInfo, OpParams, Params};
 use ferromx_core::storage::Req;
 use parking_lot::ReentrantMutex;
@@ -17,13 +17,82 @@ use parking_lot::ReentrantMutex;
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[&CUSTOM, &CUSTOM_FUNCTION];
 
-/// Parameters of `Custom`: the operator that its type's factory made of the attributes.
+/// Parameters of `Custom`: the operator that its type's factory makes of the attributes. A node of a file whose type is not there yet
+/// has a number of inputs and outputs and nothing else; the type is looked for again whenever it is needed.
 pub struct CustomParam {
-    operator: Arc<dyn HostOperator>,
+    op_type: String,
+    /// What the factory is told.
+    attrs: Attrs,
+    operator: OnceLock<Arc<dyn HostOperator>>,
     inputs: Vec<String>,
     outputs: Vec<String>,
     /// Positions of the auxiliary states among all inputs.
     states: Vec<usize>,
+}
+
+/// The type of the operator, and the attributes that are its own.
+fn own_attrs(attrs: &Attrs) -> Result<(String, Attrs)> {
+    let op_type = attrs.get("op_type").ok_or_else(|| {
+        Error::Param("op_type is missing: give the name under which the operator was registered".into())
+    })?;
+    let hidden = |k: &str| k.len() > 4 && k.starts_with("__") && k.ends_with("__");
+    let rest = attrs.iter().filter(|(k, _)| *k != "op_type" && !hidden(k)).map(|(k, v)| (k.clone(), v.clone()));
+    Ok((op_type.clone(), rest.collect()))
+}
+
+impl CustomParam {
+    fn new(op_type: String, attrs: Attrs, operator: Arc<dyn HostOperator>) -> Result<CustomParam> {
+        let (mut inputs, outputs, states) = (operator.inputs(), operator.outputs(), operator.states());
+        ensure!(!outputs.is_empty(), "custom operator '{op_type}' names no output: an operator has at least one");
+        let n = inputs.len();
+        inputs.extend(states);
+        let states = (n..inputs.len()).collect();
+        Ok(CustomParam { op_type, attrs, operator: OnceLock::from(operator), states, inputs, outputs })
+    }
+
+    /// A node of a file.
+    fn stored(attrs: &Attrs, node: &Stored) -> Result<CustomParam> {
+        let (op_type, attrs) = own_attrs(attrs)?;
+        if let Some(factory) = host::lookup(&op_type)? {
+            let operator = factory.make(&attrs)?;
+            return CustomParam::new(op_type, attrs, operator);
+        }
+        let outputs = match node.outputs {
+            1 => vec!["output".into()],
+            n => (0..n).map(|i| format!("output{i}")).collect(),
+        };
+        let inputs = (0..node.inputs).map(|i| format!("data{i}")).collect();
+        Ok(CustomParam { op_type, attrs, operator: OnceLock::new(), inputs, outputs, states: node.states.clone() })
+    }
+
+    /// The operator, if its type is there by now.
+    fn known(&self) -> Result<Option<&Arc<dyn HostOperator>>> {
+        if let Some(operator) = self.operator.get() {
+            return Ok(Some(operator));
+        }
+        let Some(factory) = host::lookup(&self.op_type)? else { return Ok(None) };
+        let made = factory.make(&self.attrs)?;
+        let (found, stored) = (
+            (made.inputs().len(), made.states().len(), made.outputs().len()),
+            (self.inputs.len() - self.states.len(), self.states.len(), self.outputs.len()),
+        );
+        ensure!(
+            found == stored,
+            "the operator has {} inputs, {} auxiliary states and {} outputs, but the node of the file has {}, {} and {}: it was saved \
+             with another operator of this name",
+            found.0,
+            found.1,
+            found.2,
+            stored.0,
+            stored.1,
+            stored.2
+        );
+        Ok(Some(self.operator.get_or_init(|| made)))
+    }
+
+    fn operator(&self) -> Result<&Arc<dyn HostOperator>> {
+        self.known()?.ok_or_else(|| host::unknown(&self.op_type))
+    }
 }
 
 impl OpParams for CustomParam {
@@ -33,17 +102,9 @@ impl OpParams for CustomParam {
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let op_type = attrs.get("op_type").ok_or_else(|| {
-            Error::Param("op_type is missing: give the name under which the operator was registered".into())
-        })?;
-        let hidden = |k: &str| k.len() > 4 && k.starts_with("__") && k.ends_with("__");
-        let rest = attrs.iter().filter(|(k, _)| *k != "op_type" && !hidden(k)).map(|(k, v)| (k.clone(), v.clone()));
-        let operator = host::find(op_type)?.make(&rest.collect())?;
-        let (mut inputs, outputs, states) = (operator.inputs(), operator.outputs(), operator.states());
-        ensure!(!outputs.is_empty(), "custom operator '{op_type}' names no output: an operator has at least one");
-        let n = inputs.len();
-        inputs.extend(states);
-        Ok(CustomParam { operator, states: (n..inputs.len()).collect(), inputs, outputs })
+        let (op_type, attrs) = own_attrs(attrs)?;
+        let operator = host::find(&op_type)?.make(&attrs)?;
+        CustomParam::new(op_type, attrs, operator)
     }
 }
 
@@ -70,13 +131,44 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
     .dtype(infer_dtype)
     .host(forward)
     .random()
-    .grad(Grad::Kernel(
-        Backward::host(backward)
-            .ograds_if(|p| p.get::<CustomParam>().operator.reads_output_gradients())
-            .inputs(Deps::All)
-            .outputs(Deps::All),
-        None,
-    ));
+    .grad(Grad::By(gradient))
+    .parse_stored_by(|attrs, node| CustomParam::stored(attrs, node).map(Params::new))
+    .title_by(|p| &p.get::<CustomParam>().op_type)
+    .ready_if(|p| p.get::<CustomParam>().operator().map(|_| ()));
+
+/// The gradient that an instance computes.
+const BY_INSTANCE: Grad = Grad::Kernel(
+    Backward::host(backward)
+        .ograds_if(|p| reads_output_gradients(p.get::<CustomParam>()))
+        .inputs(Deps::All)
+        .outputs(Deps::All),
+    None,
+);
+
+fn gradient(p: &Params) -> Grad {
+    match p.get::<CustomParam>().known() {
+        Ok(Some(operator)) if operator.is_composed() => Grad::Compose(compose),
+        _ => BY_INSTANCE,
+    }
+}
+
+fn reads_output_gradients(p: &CustomParam) -> bool {
+    p.operator.get().is_none_or(|operator| operator.reads_output_gradients())
+}
+
+/// The gradients of the inputs; states have none.
+fn compose(graph: &mut dyn GradGraph, node: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
+    let p = node.params.get::<CustomParam>();
+    let inputs = p.inputs.len() - p.states.len();
+    let mut gradients = p.operator()?.compose(graph, node)?;
+    ensure!(
+        gradients.len() == inputs,
+        "the operator made {} gradients for {inputs} inputs: one for each input is needed, nothing where there is none",
+        gradients.len()
+    );
+    gradients.resize(p.inputs.len(), None);
+    Ok(gradients)
+}
 
 /// Checks that an answer is about as many arrays as there are.
 fn check<T>(p: &CustomParam, inferred: &Inferred<T>, what: &str) -> Result<()> {
@@ -97,11 +189,12 @@ fn check<T>(p: &CustomParam, inferred: &Inferred<T>, what: &str) -> Result<()> {
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<CustomParam>();
     let inputs = p.inputs.len() - p.states.len();
-    let ins = &io.ins[..inputs];
+    let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
+    let Some(operator) = p.known()? else { return Ok(()) };
     if inputs > 0 && !ins.iter().any(|s| s.ndim_is_known()) {
         return Ok(());
     }
-    let inferred = match p.operator.infer_shape(ins) {
+    let inferred = match operator.infer_shape(ins) {
         Err(_) if !ins.iter().all(|s| s.is_known()) => return Ok(()),
         result => result?,
     };
@@ -114,11 +207,12 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let p = p.get::<CustomParam>();
     let inputs = p.inputs.len() - p.states.len();
-    let ins = &io.ins[..inputs];
+    let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
+    let Some(operator) = p.known()? else { return Ok(()) };
     if inputs > 0 && ins.iter().all(Option::is_none) {
         return Ok(());
     }
-    let inferred = match p.operator.infer_dtype(ins) {
+    let inferred = match operator.infer_dtype(ins) {
         Err(_) if ins.contains(&None) => return Ok(()),
         result => result?,
     };
@@ -144,7 +238,7 @@ fn instance(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Shared> {
     }
     let (shapes, dtypes): (Vec<_>, Vec<_>) = ins.iter().map(|a| (a.shape().clone(), a.dtype())).unzip();
     // Made without the cache's lock, since the user's code may call the engine.
-    let made = ctx.params::<CustomParam>().operator.create(ctx.context, &shapes, &dtypes)?;
+    let made = ctx.params::<CustomParam>().operator()?.create(ctx.context, &shapes, &dtypes)?;
     let made: Shared = Arc::new(ReentrantMutex::new(RefCell::new(made)));
     Ok(match ctx.cache {
         Some(cache) => cache.with(|kept: &mut Kept| kept.0.get_or_insert(made).clone()),
@@ -163,6 +257,7 @@ fn with_instance(shared: &Shared, f: impl FnOnce(&mut dyn HostInstance) -> Resul
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CustomParam>();
     let (ins, states) = ins.split_at(p.inputs.len() - p.states.len());
+    states.iter().try_for_each(NDArray::check_writable)?;
     let call = HostCall { is_train: ctx.is_train, ins, outs, reqs, states };
     with_instance(&instance(ctx, ins)?, |instance| instance.forward(&call))
 }
@@ -171,7 +266,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
 /// inputs without the states.
 fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CustomParam>();
-    let ograds = if p.operator.reads_output_gradients() { p.outputs.len() } else { 0 };
+    let ograds = if reads_output_gradients(p) { p.outputs.len() } else { 0 };
     let (ograds, ins) = ins.split_at(ograds);
     let (ins, outs) = ins.split_at(p.inputs.len());
     let (ins, states) = ins.split_at(p.inputs.len() - p.states.len());

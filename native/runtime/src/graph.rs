@@ -1,10 +1,11 @@
 //! The graph as the passes see it: nodes in a vector, inputs before their users, forward and gradient operators alike.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
-use ferromx_core::error::Result;
-use ferromx_core::grad::{Backward, Entry, GradGraph};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Copied, Entry, GradGraph};
 use ferromx_core::op::{Cache, KernelFn, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
@@ -73,11 +74,24 @@ impl GraphNode {
     }
 }
 
+/// A gradient that user code composed: nothing guarantees that it is like the input that it belongs to.
+#[derive(Clone)]
+pub struct CheckedGradient {
+    /// The forward node.
+    pub of: usize,
+    /// Which of its inputs.
+    pub input: usize,
+    /// The input's gradient.
+    pub gradient: Entry,
+}
+
 /// Nodes in topological order.
 #[derive(Clone, Default)]
 pub struct Graph {
     /// The nodes.
     pub nodes: Vec<GraphNode>,
+    /// Gradients whose shapes and types are to be compared with those of their inputs.
+    pub checked_gradients: Vec<CheckedGradient>,
 }
 
 /// Output `index` of node `node`.
@@ -126,6 +140,27 @@ impl Graph {
         entry(self.nodes.len() - 1, 0)
     }
 
+    /// Compares the gradients that user code composed with their inputs; `value` gives the shape or the type of an entry, if known.
+    ///
+    /// # Errors
+    /// A gradient that is not like its input, with operator, node and input.
+    pub fn check_gradients<T: PartialEq + Display>(
+        &self,
+        what: &str,
+        value: impl Fn(Entry) -> Option<T>,
+    ) -> Result<()> {
+        for CheckedGradient { of, input, gradient } in &self.checked_gradients {
+            let node = &self.nodes[*of];
+            let (Some(expected), Some(given)) = (value(node.inputs[*input]), value(*gradient)) else { continue };
+            if expected != given {
+                let text =
+                    format!("the gradient of input {input} has {what} {given}, but the input has {what} {expected}");
+                return Err(Error::Value(text).in_operator(node.op().map_or("", OpCall::title), &node.name));
+            }
+        }
+        Ok(())
+    }
+
     /// The node that an entry belongs to.
     pub fn node(&self, e: Entry) -> &GraphNode {
         &self.nodes[e.node as usize]
@@ -161,6 +196,14 @@ pub struct Builder<'g> {
     pub prefix: String,
 }
 
+impl Builder<'_> {
+    fn push(&mut self, call: OpCall, inputs: &[Entry], attrs: Attrs) -> Vec<Entry> {
+        let name = format!("{}_{}", self.prefix, call.title());
+        let first = self.graph.push(&name, Action::Forward(call), inputs.to_vec(), attrs);
+        (0..self.graph.node(first).num_outputs).map(|i| entry(first.node as usize, i)).collect()
+    }
+}
+
 impl GradGraph for Builder<'_> {
     fn apply(&mut self, op: &str, inputs: &[Entry], attrs: &[(&str, &str)]) -> Result<Vec<Entry>> {
         let mut attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
@@ -169,9 +212,11 @@ impl GradGraph for Builder<'_> {
         if !count.is_empty() {
             attrs.insert(count.into(), inputs.len().to_string());
         }
-        let name = format!("{}_{op}", self.prefix);
-        let first = self.graph.push(&name, Action::Forward(op_call(op, &attrs)?), inputs.to_vec(), attrs);
-        let n = self.graph.node(first).num_outputs;
-        Ok((0..n).map(|i| entry(first.node as usize, i)).collect())
+        Ok(self.push(op_call(op, &attrs)?, inputs, attrs))
+    }
+
+    fn copy(&mut self, node: &Copied<'_>, inputs: &[Entry]) -> Result<Vec<Entry>> {
+        let call = OpCall { name: node.name, def: node.def, params: node.params.clone() };
+        Ok(self.push(call, inputs, node.attrs.clone()))
     }
 }

@@ -183,6 +183,7 @@ pub fn copy_numbers(numbers: &[f32], data: *mut f32, n: usize) -> Result<()> {
 /// Copies `n` elements from foreign memory into an array.
 pub fn copy_from(array: &NDArray, data: *const c_void, n: usize) -> Result<()> {
     check_size(array, n)?;
+    array.check_writable()?;
     if n > 0 && data.is_null() {
         return Err(null("data"));
     }

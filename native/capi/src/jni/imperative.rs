@@ -1,8 +1,11 @@
 //! Operators on arrays, and autograd.
 
+use std::sync::Arc;
+
 use ferromx_core::error::Error;
 use ferromx_core::storage::Req;
-use ferromx_runtime::imperative::{self, GradientRequest, Tensors};
+use ferromx_runtime::imperative::{self, GradientRequest, Tensor, Tensors};
+use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jdouble, jlong};
 
@@ -26,6 +29,24 @@ fn one_output(op: jlong, inputs: &[jlong], attrs: &[(&str, &str)], out: jlong) -
         }
         _ => Ok(out),
     }
+}
+
+/// Heads, and their gradients where any are given.
+fn heads_of(
+    env: &Env<'_>,
+    heads: &JLongArray<'_>,
+    gradients: &JLongArray<'_>,
+) -> Result<(Tensors, Vec<Option<Arc<Tensor>>>)> {
+    let heads = tensors(&longs(env, heads, "heads")?)?;
+    let gradients = if gradients.is_null() { Vec::new() } else { longs(env, gradients, "headGradients")? };
+    if !gradients.is_empty() {
+        same_length(gradients.len(), heads.len(), "head gradients", "heads")?;
+    }
+    let gradients = gradients
+        .into_iter()
+        .map(|h| if h == 0 { Ok(None) } else { tensor(h as u64).map(Some) })
+        .collect::<ferromx_core::error::Result<_>>()?;
+    Ok((heads, gradients))
 }
 
 native! {
@@ -96,20 +117,23 @@ native! {
     {
         // The tape lives as long as arrays that are on it, so there is nothing to release early.
         let _ = retain_graph;
-        let heads = tensors(&longs(env, &heads, "heads")?)?;
-        let gradients = match head_gradients.is_null() {
-            true => Vec::new(),
-            false => longs(env, &head_gradients, "headGradients")?,
-        };
-        if !gradients.is_empty() {
-            same_length(gradients.len(), heads.len(), "head gradients", "heads")?;
-        }
-        let gradients = gradients
-            .into_iter()
-            .map(|h| if h == 0 { Ok(None) } else { tensor(h as u64).map(Some) })
-            .collect::<ferromx_core::error::Result<Vec<_>>>()?;
+        let (heads, gradients) = heads_of(env, &heads, &head_gradients)?;
         imperative::backward(&heads, &gradients, &[], false, is_train)?;
         Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_autogradGradients(
+        env, heads: JLongArray<'l>, head_gradients: JLongArray<'l>, variables: JLongArray<'l>, create_graph: jboolean,
+        is_train: jboolean) -> JLongArray<'l>
+    {
+        let (heads, gradients) = heads_of(env, &heads, &head_gradients)?;
+        let variables = tensors(&longs(env, &variables, "variables")?)?;
+        if variables.is_empty() {
+            return Err(Error::value("no variables were given: say with respect to which arrays gradients are wanted").into());
+        }
+        let made = imperative::backward(&heads, &gradients, &variables, create_graph, is_train)?;
+        let handles: Vec<jlong> = made.into_iter().map(|t| insert_tensor(t) as jlong).collect();
+        new_longs(env, &handles)
     }
 
     fn Java_org_apache_mxnet_LibInfo_ndarrayGrad(_env, handle: jlong) -> jlong {

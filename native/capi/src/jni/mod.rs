@@ -6,6 +6,8 @@
 
 mod data;
 mod executor;
+mod gradient_graph;
+mod host;
 mod imperative;
 mod library;
 mod ndarray;
@@ -15,11 +17,11 @@ use std::any::Any;
 
 use ferromx_core::error::Error;
 use ferromx_core::params::Attrs;
-use jni::Env;
 use jni::errors::ErrorPolicy;
-use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
-use jni::strings::JNIString;
+use jni::objects::{JIntArray, JLongArray, JObjectArray, JString, JThrowable};
+use jni::strings::{JNIStr, JNIString};
 use jni::sys::jlong;
+use jni::{Env, jni_sig, jni_str};
 
 /// What a native method can fail with.
 #[derive(Debug, thiserror::Error)]
@@ -34,15 +36,26 @@ pub(crate) enum JniError {
 
 type Result<T, E = JniError> = std::result::Result<T, E>;
 
+/// The class of what is thrown.
+const ERROR: &JNIStr = jni_str!("org/apache/mxnet/MXNetError");
+
 /// Throws an `MXNetError`.
 pub(crate) struct ThrowMxNetError;
 
 fn throw(env: &mut Env<'_>, message: &str) {
     if !env.exception_check() {
-        let class = JNIString::new("org/apache/mxnet/MXNetError");
         // Throwing reports itself as an error of kind JavaException; there is nothing else to do with it.
-        let _ = env.throw_new(class, JNIString::new(message));
+        let _ = env.throw_new(ERROR, JNIString::new(message));
     }
+}
+
+/// Throws with what user code threw as the cause.
+fn throw_with_cause(env: &mut Env<'_>, message: &str, cause: &host::Thrown) -> Result<()> {
+    let text = env.new_string(message)?;
+    let signature = jni_sig!("(Ljava/lang/String;Ljava/lang/Throwable;)V");
+    let error = env.new_object(ERROR, signature, &[(&text).into(), (&**cause).into()])?;
+    let error = env.cast_local::<JThrowable<'_>>(error)?;
+    Ok(env.throw(error)?)
 }
 
 impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
@@ -53,6 +66,14 @@ impl<T: Default> ErrorPolicy<T, JniError> for ThrowMxNetError {
         _: &mut (),
         error: JniError,
     ) -> jni::errors::Result<T> {
+        let thrown = match &error {
+            JniError::Engine(error) => error.cause().and_then(|cause| cause.get::<host::Thrown>()),
+            JniError::Jni(_) => None,
+        };
+        if let Some(cause) = thrown.filter(|_| !env.exception_check()) {
+            // Reports itself as an error too; where the exception could not be made, the plain one below is thrown.
+            let _ = throw_with_cause(env, &error.to_string(), cause);
+        }
         throw(env, &error.to_string());
         Ok(T::default())
     }

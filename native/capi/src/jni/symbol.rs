@@ -41,7 +41,8 @@ pub(super) fn unpack_shapes(ndims: &[i32], dims: &[i64]) -> Result<Vec<Shape>> {
         .collect()
 }
 
-fn new_shapes<'l>(env: &mut Env<'l>, shapes: &[Shape]) -> Result<JObjectArray<'l, JLongArray<'l>>> {
+/// Shapes as arrays of dimensions; null where nothing is known.
+pub(super) fn new_shapes<'l>(env: &mut Env<'l>, shapes: &[Shape]) -> Result<JObjectArray<'l, JLongArray<'l>>> {
     let out = JObjectArray::<JLongArray<'_>>::new(env, shapes.len(), JLongArray::null())?;
     for (i, shape) in shapes.iter().enumerate() {
         if let Some(dims) = semantics::shape_to_user(shape) {

@@ -41,6 +41,7 @@ impl Executor {
     /// # Errors
     /// Arrays that are missing, contradict each other or the graph; a gradient through an operator that has none; no memory.
     pub fn bind(symbol: &Symbol, context: Context, bound: Bound, shared: Option<&Executor>) -> Result<Executor> {
+        symbol.check_ready()?;
         check(symbol, &bound)?;
         let (mut graph, ys) = Graph::from_symbol(symbol);
         let variables = variable_entries(symbol, &graph);

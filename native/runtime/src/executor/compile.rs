@@ -20,6 +20,7 @@ use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
 use crate::passes::infer::Entries;
 use crate::passes::{common, epilogue};
+use crate::symbol::OpCall;
 
 /// What a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,7 +364,8 @@ impl Compiler<'_> {
             }
             Run::Host(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
-                Work::Host(Host { op, node: node_name, function, params, cache, ins, outs, reqs })
+                let title = node.op().map_or(op, OpCall::title).to_string();
+                Work::Host(Host { op, title, node: node_name, function, params, cache, ins, outs, reqs })
             }
         };
         Ok(Step {

@@ -42,6 +42,8 @@ impl Kernel {
 pub struct Host {
     /// Operator name.
     pub op: &'static str,
+    /// The name under which users know it.
+    pub title: String,
     /// Node name.
     pub node: String,
     /// The function.
@@ -63,7 +65,7 @@ impl Host {
         let random = random::device(context);
         let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
         unrecorded(is_train, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
-            .map_err(|e| e.in_operator(self.op, &self.node))
+            .map_err(|e| e.in_operator(&self.title, &self.node))
     }
 }
 
@@ -94,7 +96,7 @@ impl Step {
         match &self.work {
             Work::One(kernel, _) => vec![call(kernel.op, &kernel.node)],
             Work::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            Work::Host(host) => vec![call(host.op, &host.node)],
+            Work::Host(host) => vec![call(&host.title, &host.node)],
         }
     }
 

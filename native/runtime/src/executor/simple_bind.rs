@@ -37,6 +37,7 @@ impl<'a> SimpleBind<'a> {
     /// # Errors
     /// Shapes that stay unknown, by name; shared arrays of other shapes; those of [`Executor::bind`].
     pub fn bind(&mut self, symbol: &Symbol) -> Result<Executor> {
+        symbol.check_ready()?;
         let shapes = infer_shapes(symbol, &self.shapes)?;
         let types = infer_dtypes(symbol, &self.dtypes)?;
         let names = symbol.list_arguments();

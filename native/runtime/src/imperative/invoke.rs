@@ -45,7 +45,7 @@ pub fn invoke_with(
     is_train: bool,
     cache: Option<&Cache>,
 ) -> Result<()> {
-    run_op(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.name, inputs.len()))
+    run_op(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.title(), inputs.len()))
 }
 
 fn run_op(
@@ -57,6 +57,7 @@ fn run_op(
     cache: Option<&Cache>,
 ) -> Result<()> {
     let def = op.def;
+    def.ready(&op.params)?;
     check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
         Some(first) => {
@@ -108,6 +109,7 @@ pub fn check_inputs(op: &OpCall, given: usize) -> Result<()> {
 
 /// Runs a function that takes no locks. An input that overlaps an output is copied first.
 fn run_host(f: HostFn, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
+    outs.iter().try_for_each(NDArray::check_writable)?;
     let mut inputs: Arrays = inputs.iter().cloned().collect();
     for input in inputs.iter_mut().filter(|input| outs.iter().any(|out| overlap(input, out))) {
         *input = input.to_context(ctx.context)?;

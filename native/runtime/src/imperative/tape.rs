@@ -600,8 +600,18 @@ impl<'g> Evaluator<'g> {
             for (k, t) in outputs.into_iter().enumerate() {
                 self.tensors.insert(entry(i, k), t);
             }
+            if self.graph.checked_gradients.iter().any(|checked| checked.gradient.node as usize == i) {
+                self.check_gradients()?;
+            }
         }
-        Ok(())
+        self.check_gradients()
+    }
+
+    /// Compares the gradients that user code composed, as far as they are computed, with their inputs.
+    fn check_gradients(&self) -> Result<()> {
+        let array = |e: Entry| self.tensors.get(&e)?.stored().ok();
+        self.graph.check_gradients("the shape", |e| array(e).map(|a| a.shape().clone()))?;
+        self.graph.check_gradients("the type", |e| array(e).map(|a| a.dtype()))
     }
 
     /// Runs the gradient of an operator that runs without locks.

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
-use ferromx_core::op::Deps;
+use ferromx_core::op::{Deps, Forward};
 use ferromx_core::params::Attrs;
 
-use crate::graph::{Action, Builder, Graph, entry};
+use crate::graph::{Action, Builder, CheckedGradient, Graph, entry};
 use crate::symbol::OpCall;
 
 /// What to differentiate.
@@ -53,9 +53,8 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
             Action::Variable => continue,
             Action::Forward(op) => op.clone(),
             Action::Backward { op, .. } | Action::Fused { op, .. } => {
-                return Err(
-                    Error::NotDifferentiable(format!("{} (a second time)", op.name)).in_operator(op.name, &node.name)
-                );
+                return Err(Error::NotDifferentiable(format!("{} (a second time)", op.title()))
+                    .in_operator(op.title(), &node.name));
             }
         };
         if !node.inputs.iter().any(|e| on_path[e.node as usize])
@@ -65,7 +64,8 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
         }
         let inputs = node.inputs.clone();
         let name = node.name.clone();
-        let igrads = node_gradient(graph, i, &op, ograds, request.again).map_err(|e| e.in_operator(op.name, &name))?;
+        let igrads =
+            node_gradient(graph, i, &op, ograds, request.again).map_err(|e| e.in_operator(op.title(), &name))?;
         for (e, g) in inputs.into_iter().zip(igrads) {
             if let (Some(g), true) = (g, on_path[e.node as usize]) {
                 flows.entry(e).or_default().push(g);
@@ -77,7 +77,7 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
 
 /// Whether the operator makes its own gradient and reads none from above.
 pub fn is_loss(op: &OpCall) -> bool {
-    matches!(&op.def.grad, Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
+    matches!(op.def.gradient(&op.params), Grad::Kernel(b, _) if matches!(b.ograds_for(&op.params), Deps::None))
 }
 
 /// Which nodes depend on one of `xs`.
@@ -112,8 +112,8 @@ fn node_gradient(
     again: bool,
 ) -> Result<Vec<Option<Entry>>> {
     let n = graph.nodes[i].inputs.len();
-    match op.def.grad {
-        Grad::None => Err(Error::NotDifferentiable(op.name.into())),
+    match op.def.gradient(&op.params) {
+        Grad::None | Grad::By(_) => Err(Error::NotDifferentiable(op.title().into())),
         Grad::Zero => Ok(vec![None; n]),
         Grad::Compose(compose) => composed(graph, i, op, &ograds, compose),
         Grad::Kernel(_, Some(compose)) if again => composed(graph, i, op, &ograds, compose),
@@ -168,5 +168,10 @@ fn composed(
     let outputs: Vec<Entry> = (0..node.num_outputs).map(|k| entry(i, k)).collect();
     let grad_node =
         GradNode { params: &op.params, attrs: &attrs, inputs: &node.inputs, outputs: &outputs, ograds: &ograds };
-    compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)
+    let gradients = compose(&mut Builder { graph, prefix: format!("{}_grad", node.name) }, &grad_node)?;
+    if matches!(op.def.forward, Forward::Host(_)) {
+        let pairs = gradients.iter().enumerate().filter_map(|(k, g)| Some((k, (*g)?)));
+        graph.checked_gradients.extend(pairs.map(|(input, gradient)| CheckedGradient { of: i, input, gradient }));
+    }
+    Ok(gradients)
 }

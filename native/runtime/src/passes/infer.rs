@@ -150,6 +150,7 @@ pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>
         }
         Ok(changed)
     })?;
+    graph.check_gradients("the shape", |e| Some(&known[e]).filter(|s| s.is_known()))?;
     Ok(known)
 }
 
@@ -185,5 +186,6 @@ pub fn dtypes(graph: &Graph, mut known: Entries<Option<DType>>) -> Result<Entrie
         }
         Ok(changed)
     })?;
+    graph.check_gradients("the type", |e| known[e])?;
     Ok(known)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::file_format;
-use ferromx_core::op::Inputs;
+use ferromx_core::op::{Inputs, Stored};
 use ferromx_core::params::Attrs;
 use ferromx_ops::registry;
 use parking_lot::RwLock;
@@ -18,6 +18,9 @@ use crate::MXNET_VERSION;
 
 /// Graphs inside of graphs; a file that nests them deeper is none of ours.
 const MAX_DEPTH: usize = 32;
+
+/// Outputs that a node of a file may have at most.
+const MOST_OUTPUTS: u64 = 1 << 16;
 
 fn quote(text: &str) -> String {
     Value::from(text).to_string()
@@ -114,8 +117,13 @@ impl Symbol {
         let mut nodes: Vec<Arc<Node>> = Vec::with_capacity(list.len());
         for (i, raw) in list.iter().enumerate() {
             let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
-            let node = read_node(raw, name, version, &nodes, depth)
-                .map_err(|e| Error::Format(format!("node {i} '{name}' of the symbol file: {e}")))?;
+            let node = read_node(raw, name, version, &nodes, depth, outputs_of(root, i)).map_err(|e| {
+                let message = format!("node {i} '{name}' of the symbol file: {e}");
+                match e.cause() {
+                    Some(cause) => Error::Foreign { message, cause: cause.clone() },
+                    None => Error::Format(message),
+                }
+            })?;
             nodes.push(node);
         }
         let heads = root["heads"].as_array().ok_or_else(|| bad("the field 'heads' is missing"))?;
@@ -145,7 +153,28 @@ fn read_entry(value: &Value, nodes: &[Arc<Node>]) -> Result<NodeEntry> {
     Ok(NodeEntry { node: node.clone(), index: index as u32 })
 }
 
-fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>], depth: usize) -> Result<Arc<Node>> {
+/// The number of outputs of node `i`, as `node_row_ptr` tells it, else the largest number that anything refers to.
+fn outputs_of(root: &Value, i: usize) -> usize {
+    let row = |i: usize| root["node_row_ptr"][i].as_u64();
+    if let (Some(begin), Some(end)) = (row(i), row(i + 1))
+        && (begin + 1..=begin + MOST_OUTPUTS).contains(&end)
+    {
+        return (end - begin) as usize;
+    }
+    let inputs = root["nodes"].as_array().into_iter().flatten().filter_map(|node| node["inputs"].as_array()).flatten();
+    let heads = root["heads"].as_array().into_iter().flatten();
+    let of_node = inputs.chain(heads).filter(|e| e[0].as_u64() == Some(i as u64)).filter_map(|e| e[1].as_u64());
+    (of_node.max().unwrap_or(0).min(MOST_OUTPUTS - 1) + 1) as usize
+}
+
+fn read_node(
+    raw: &Value,
+    name: &str,
+    version: i64,
+    nodes: &[Arc<Node>],
+    depth: usize,
+    outputs: usize,
+) -> Result<Arc<Node>> {
     let op = raw["op"].as_str().ok_or_else(|| bad("the field 'op' is missing"))?;
     let mut attrs = Attrs::new();
     for field in ["param", "attr", "attrs"] {
@@ -170,7 +199,10 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Arc<Node>], depth: 
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
     let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
-    let params = attach(def, def.parse(&attrs)?, &graphs)?;
+    // Auxiliary states are the last inputs, and the third number of a reference says how often its target was changed.
+    let states = list.iter().rev().take_while(|e| e[2].as_u64().is_some_and(|changes| changes > 0)).count();
+    let stored = Stored { inputs: inputs.len(), states: (inputs.len() - states..inputs.len()).collect(), outputs };
+    let params = attach(def, def.parse_in_file(&attrs, &stored)?, &graphs)?;
     let expected = def.num_inputs(&params).unwrap_or(inputs.len());
     let call = OpCall { name: op, def, params };
     legacy_json::add_missing_states(name, &call, &attrs, expected, &mut inputs, version);

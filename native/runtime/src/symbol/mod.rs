@@ -127,6 +127,19 @@ impl Symbol {
         nodes.into_iter().filter(|n| n.is_variable()).map(|n| (n.clone(), is_aux(&n))).collect()
     }
 
+    /// Whether all operators can run.
+    ///
+    /// # Errors
+    /// A user-defined operator that is not there, with its node, and how to supply it.
+    pub fn check_ready(&self) -> Result<()> {
+        for node in self.nodes() {
+            if let Some(op) = &node.op {
+                op.def.ready(&op.params).map_err(|e| e.in_operator(op.title(), &node.name))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Names of the arguments in topological order, which is the order in which `bind` takes them.
     pub fn list_arguments(&self) -> Vec<String> {
         self.variables().into_iter().filter(|(_, aux)| !aux).map(|(n, _)| n.name.clone()).collect()

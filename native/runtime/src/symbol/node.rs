@@ -27,9 +27,14 @@ impl OpCall {
         self.def.mutated(&self.params)
     }
 
+    /// The name for users: that of a user-defined operator, or [`OpCall::name`].
+    pub fn title(&self) -> &str {
+        self.def.title(&self.params).unwrap_or(self.name)
+    }
+
     /// Adds operator, node and the argument's name to an error of inference or of a kernel; the call has `inputs` inputs.
     pub fn locate(&self, error: Error, node: &str, inputs: usize) -> Error {
-        error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.name, node)
+        error.name_argument(&self.def.input_names(&self.params, inputs)).in_operator(self.title(), node)
     }
 }
 

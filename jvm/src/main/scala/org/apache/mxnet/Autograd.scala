@@ -94,4 +94,26 @@ object Autograd {
     keepAlive(heads)
     keepAlive(headGradients)
   }
+
+  /** The gradients of `heads` with respect to some variables; those that are attached to the variables stay as they are.
+    *
+    * @param headGradients the gradients of the heads; empty is all ones
+    * @param createGraph whether the gradients are recorded themselves, for gradients of a higher order
+    * @param trainMode whether operators behave as in training
+    */
+  def gradients(
+      heads: Seq[NDArray],
+      variables: Seq[NDArray],
+      headGradients: Seq[NDArray] = Nil,
+      createGraph: Boolean = false,
+      trainMode: Boolean = true
+  ): Seq[NDArray] = {
+    val flows = if (headGradients.isEmpty) null else headGradients.map(_.handle).toArray
+    val (from, to) = (heads.map(_.handle).toArray, variables.map(_.handle).toArray)
+    val made = _LIB.autogradGradients(from, flows, to, createGraph, trainMode)
+    keepAlive(heads)
+    keepAlive(headGradients)
+    keepAlive(variables)
+    made.toSeq.map(NDArray.fromHandle(_))
+  }
 }

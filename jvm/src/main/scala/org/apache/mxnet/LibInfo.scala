@@ -25,11 +25,14 @@ package org.apache.mxnet
   * InferredTypes          jobject             Lorg/apache/mxnet/InferredTypes;    <init>(Z[I[I[I)V
   * ReshapedExecutor       jobject             Lorg/apache/mxnet/ReshapedExecutor; <init>(J[J[J[J)V
   * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback; invoke(Ljava/lang/String;J)V
+  * ByteBuffer             jobject             Ljava/nio/ByteBuffer;
+  * HostBridge             jobject             Lorg/apache/mxnet/HostBridge;       see hostInstall
   * }}}
   *
   * ==Errors==
   * A method returns its result. What goes wrong is thrown as [[MXNetError]] (constructor `(Ljava/lang/String;)V`) with
-  * the engine's whole message. An exception that a callback threw is left pending and reaches the caller unchanged.
+  * the engine's whole message. An exception that a callback threw is left pending and reaches the caller unchanged; one that
+  * a user-defined operator threw is the cause of the error (constructor `(Ljava/lang/String;Ljava/lang/Throwable;)V`).
   * A `null` where the text below does not allow it, and arrays that must be of one length and are not, are an
   * [[MXNetError]] too.
   *
@@ -150,6 +153,18 @@ private[mxnet] final class LibInfo {
       retainGraph: Boolean,
       isTrain: Boolean
   ): Unit
+
+  /** The gradients of `heads` with respect to `variables`, as new handles. `headGradients` as above.
+    *
+    * @param createGraph whether the gradients are recorded, so that they can be differentiated again
+    */
+  @native def autogradGradients(
+      heads: Array[Long],
+      headGradients: Array[Long],
+      variables: Array[Long],
+      createGraph: Boolean,
+      isTrain: Boolean
+  ): Array[Long]
 
   /** The gradient array attached to a variable, as a new handle; 0 if there is none. */
   @native def ndarrayGrad(handle: Long): Long
@@ -459,12 +474,31 @@ private[mxnet] final class LibInfo {
 
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
+  // User-defined operators.
+
+  /** Makes the operators of the JVM known: `bridge` makes them by name. The methods of [[HostBridge]], [[HostOperator]]
+    * and [[HostInstance]] are called by name and signature, on the thread that called the engine.
+    */
+  @native def hostInstall(bridge: HostBridge): Unit
+
+  /** Registers a name that the bridge makes operators of; true if it had been registered before. */
+  @native def hostRegister(name: String): Boolean
+
+  /** Another handle of the same array. */
+  @native def ndarrayShare(handle: Long): Long
+
+  /** The memory of a dense array, of 1 to 2147483647 bytes. It is valid as long as a handle of the array is: whoever asks
+    * keeps one for as long as the buffer can be reached.
+    *
+    * @param writable whether the memory will be written; then the engine takes it as changed at every use
+    */
+  @native def ndarrayBuffer(handle: Long, writable: Boolean): java.nio.ByteBuffer
 }
 
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 1
+  val AbiVersion: Int = 2
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles

@@ -36,6 +36,7 @@ private[mxnet] object NativeLibrary {
     }
     val lib = new LibInfo
     checkAbi(file, lib)
+    lib.hostInstall(new HostBridge)
     Runtime.getRuntime.addShutdownHook(new Thread(() => lib.notifyShutdown(), "mxnet-shutdown"))
     lib
   }

@@ -6,7 +6,7 @@ import org.apache.mxnet.NativeResource.keepAlive
 
 /** Symbols: variables, groups, files, and every operator of the engine as a function. */
 @AddSymbolFunctions(false)
-object Symbol extends SymbolBase with SymbolFunctions {
+object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
 
   /** The operators with typed parameters. */
   val api: SymbolAPI.type = SymbolAPI
@@ -292,6 +292,17 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
     keepAlive(inputs)
     composed
   }
+
+  /** Adds a user-defined operator to this graph: to the symbols that it was made with, or else to these outputs.
+    *
+    * @return its outputs
+    */
+  def doUdf(op: UserDefinedCustomOp): Array[Symbol] =
+    if (op.args.nonEmpty) Symbol.doUdf(op)
+    else {
+      UserOperators.compose(op, null, Array.tabulate(listOutputs().length)(get))
+      op.outputs
+    }
 
   /** A listing of the graph for people. */
   def debugStr: String = native(_LIB.symbolPrint)

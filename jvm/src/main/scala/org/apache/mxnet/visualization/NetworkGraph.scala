@@ -18,6 +18,9 @@ private[mxnet] final case class GraphNode(
 ) {
   def isVariable: Boolean = op == "null"
 
+  /** The operator's name for people: that of a user-defined operator is its type. */
+  def title: String = if (op == "Custom") attrs.getOrElse("op_type", op) else op
+
   /** Whether it is a variable that holds a weight or the like rather than data. */
   def isParameter: Boolean = isVariable && Model.looksLikeParameter(name)
 
@@ -33,8 +36,7 @@ private[mxnet] final case class GraphNode(
     case "Pooling"                       =>
       val kind = attrs.getOrElse("pool_type", "max")
       Seq(op, if (attrs.get("global_pool").contains("True")) s"global $kind" else s"$kind, ${window("kernel")}")
-    case "Custom" => Seq(attrs.getOrElse("op_type", op))
-    case _        => Seq(op)
+    case _ => Seq(title)
   }
 
   private def window(key: String): String = {

@@ -13,7 +13,7 @@ private[mxnet] object SummaryTable {
     val rows = graph.nodes.indices.collect {
       case i if !graph.nodes(i).isVariable || inputs.contains(graph.nodes(i).name) =>
         val node = graph.nodes(i)
-        val layer = if (node.isVariable) s"${node.name} (input)" else s"${node.name} (${node.op})"
+        val layer = if (node.isVariable) s"${node.name} (input)" else s"${node.name} (${node.title})"
         val before =
           node.inputs.map { case (from, _) => graph.nodes(from) }.filter(n => !n.isVariable || inputs.contains(n.name))
         Seq(layer, graph.shapeOf(i, 0).fold("")(_.toString), f"${counts(i)}%,d", before.map(_.name).mkString(", "))

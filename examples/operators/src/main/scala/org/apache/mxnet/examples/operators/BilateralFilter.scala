@@ -1,0 +1,97 @@
+package org.apache.mxnet.examples.operators
+
+import org.apache.mxnet._
+
+/** The weights of the bilateral filter: how much the neighbour at a distance, with a difference of values, counts. */
+private[operators] trait BilateralWeights {
+
+  /** How many neighbours on each side count. */
+  def radius: Int
+
+  /** The distance over which neighbours lose influence. */
+  def sigmaSpace: Float
+
+  /** The difference of values over which neighbours lose influence. */
+  def sigmaRange: Float
+
+  protected def weight(distance: Int, difference: Double): Double =
+    math.exp(
+      -0.5 * distance * distance / (sigmaSpace * sigmaSpace) - 0.5 * difference * difference / (sigmaRange * sigmaRange)
+    )
+
+  protected def rowLength(context: OpContext): Int = context.inputShapes(0).toVector.last
+
+  /** Calls `f` with the numbers of an element and each of its neighbours, for every row of length `length`. */
+  protected def neighbours(count: Int, length: Int)(f: (Int, Int) => Unit): Unit = {
+    var i = 0
+    while (i < count) {
+      val row = i / length * length
+      var j = math.max(row, i - radius)
+      val end = math.min(row + length - 1, i + radius)
+      while (j <= end) {
+        f(i, j)
+        j += 1
+      }
+      i += 1
+    }
+  }
+}
+
+/** A filter along the last axis that smooths noise and keeps edges: every element becomes the mean of its neighbours, which
+  * count for less the farther away they are and the more they differ (Tomasi and Manduchi, 1998).
+  */
+@UserDefinedOp
+class BilateralFilter(val radius: Int, val sigmaSpace: Float, val sigmaRange: Float)
+    extends UserDefinedCustomOp
+    with BilateralWeights {
+
+  def this() = this(2, 1f, 0.3f)
+
+  override def opName: String = "bilateral_filter_1d"
+
+  override def exec(context: OpContext): Unit = {
+    val x = context.input(0).toFloat64Array
+    val (y, norms) = (new Array[Double](x.length), new Array[Double](x.length))
+    neighbours(x.length, rowLength(context)) { (i, j) =>
+      val w = weight(i - j, x(i) - x(j))
+      y(i) += w * x(j)
+      norms(i) += w
+    }
+    for (i <- y.indices) y(i) /= norms(i)
+    context.output(0).set(y)
+  }
+
+  /** Another user-defined operator computes the gradient. */
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] =
+    Array(new BilateralFilterGradient(radius, sigmaSpace, sigmaRange)(gradients(0), arg(), outputs(0)))
+}
+
+/** The gradient of [[BilateralFilter]], from the gradient of its output, its input, and its output. */
+@UserDefinedOp
+class BilateralFilterGradient(val radius: Int, val sigmaSpace: Float, val sigmaRange: Float)
+    extends UserDefinedCustomOp
+    with BilateralWeights {
+
+  def this() = this(2, 1f, 0.3f)
+
+  override def opName: String = "bilateral_filter_1d_gradient"
+
+  override def getNumInputs: Int = 3
+
+  override def exec(context: OpContext): Unit = {
+    def values(index: Int): Array[Double] = context.input(index).toFloat64Array
+    val (dy, x, y) = (values(0), values(1), values(2))
+    val norms = new Array[Double](x.length)
+    neighbours(x.length, rowLength(context))((i, j) => norms(i) += weight(i - j, x(i) - x(j)))
+    val dx = new Array[Double](x.length)
+    neighbours(x.length, rowLength(context)) { (i, j) =>
+      val w = weight(i - j, x(i) - x(j))
+      // By the neighbour's value, and by the change of its weight with either value.
+      val share = dy(i) / norms(i)
+      val moved = share * w * (x(j) - y(i)) * (x(i) - x(j)) / (sigmaRange * sigmaRange)
+      dx(j) += share * w + moved
+      dx(i) -= moved
+    }
+    context.output(0).set(dx)
+  }
+}

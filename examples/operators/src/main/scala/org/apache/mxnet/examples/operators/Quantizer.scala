@@ -1,0 +1,28 @@
+package org.apache.mxnet.examples.operators
+
+import org.apache.mxnet._
+
+/** Rounds numbers to a grid of `2^bits - 1` values from -1 to 1; those outside become -1 or 1. The gradient passes straight
+  * through where the number was inside, as if nothing were rounded (Bengio and others, 2013, arXiv:1308.3432), so that a
+  * network can be trained for small integers.
+  */
+@UserDefinedOp
+class Quantizer(val bits: Int) extends UserDefinedCustomOp {
+
+  @transient private var steps = 1.0
+
+  def this() = this(4)
+
+  override def opName: String = "straight_through_quantizer"
+
+  override def configureFromArguments(): Unit = {
+    if (bits < 2 || bits > 16) throw new MXNetError(s"$opName: bits is $bits, but must be from 2 to 16")
+    steps = ((1 << (bits - 1)) - 1).toDouble
+  }
+
+  override def exec(context: OpContext): Unit =
+    context.map(0, 0)(x => math.rint(math.max(-1.0, math.min(1.0, x)) * steps) / steps)
+
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] =
+    Array(gradients(0) * (Symbol.api.abs(arg()) <= 1f))
+}

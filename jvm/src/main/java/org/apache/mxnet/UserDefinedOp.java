@@ -1,0 +1,16 @@
+package org.apache.mxnet;
+
+import java.lang.annotation.Documented;
+import java.lang.annotation.ElementType;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
+import java.lang.annotation.Target;
+
+/**
+ * Marks a {@link UserDefinedCustomOp} that is to be found on the class path: graphs and models that name its operator load without any
+ * registration. The class needs an empty constructor.
+ */
+@Documented
+@Retention(RetentionPolicy.RUNTIME)
+@Target(ElementType.TYPE)
+public @interface UserDefinedOp {}

@@ -1,0 +1,117 @@
+package org.apache.mxnet
+
+import scala.util.Random.javaRandomToRandom
+
+/** Compares the gradient of an operator with finite differences, in double precision.
+  *
+  * {{{
+  * GradCheck(new Square, Seq(NDArray.array(Array(0.5, -2.0), Shape(2)))).orThrow()
+  * }}}
+  */
+object GradCheck {
+
+  /** A gradient that is off.
+    *
+    * @param input which input
+    * @param index the position of the element in it
+    * @param composed the gradient that the operator says
+    * @param measured the one that finite differences give
+    */
+  final case class Mismatch(input: Int, index: Vector[Int], composed: Double, measured: Double) {
+    override def toString: String =
+      s"input $input at ${index.mkString("(", ", ", ")")}: the gradient is $composed, finite differences give $measured"
+  }
+
+  /** What was found. */
+  final case class Report(opName: String, checked: Int, mismatches: Vector[Mismatch]) {
+
+    /** Whether all gradients agree. */
+    def isCorrect: Boolean = mismatches.isEmpty
+
+    /** An error that lists the first mismatches, if there are any. */
+    def orThrow(): Unit = if (!isCorrect) throw new MXNetError(toString)
+
+    override def toString: String =
+      if (isCorrect) s"the gradient of operator $opName agrees with finite differences at $checked elements"
+      else
+        s"the gradient of operator $opName is wrong at ${mismatches.length} of $checked elements:" +
+          mismatches.take(10).mkString("\n  ", "\n  ", if (mismatches.length > 10) "\n  ..." else "")
+  }
+
+  /** Checks the gradients of all inputs, for random gradients of the outputs.
+    *
+    * @param op the operator, which must take float64
+    * @param inputs the inputs, whose elements are converted to float64; auxiliary states may follow
+    * @param eps the step of the differences, times the size of an element above 1
+    * @param rtol how far a gradient may be off, relative to the measured one
+    * @param atol how far it may be off in addition
+    * @param only which inputs are checked; null for all
+    */
+  def apply(
+      op: UserDefinedCustomOp,
+      inputs: Seq[NDArray],
+      eps: Double = 1e-5,
+      rtol: Double = 1e-4,
+      atol: Double = 1e-6,
+      only: Set[Int] = null
+  ): Report = {
+    val names = inputs.indices.map(i => s"input$i")
+    val symbol = op(names.map(name => Symbol.Variable(name)): _*)
+    val bound = new Bound(symbol, names.zip(inputs).toMap)
+    val random = javaRandomToRandom(new java.util.Random(1))
+    val flows = bound.executor.outputs.map(o => Array.fill(o.size)(random.nextDouble() + 0.5))
+    val analytic = bound.gradients(flows)
+    val arguments = symbol.listArguments()
+    var count = 0
+    val mismatches = for {
+      (name, input) <- names.zipWithIndex if arguments.contains(name) && (only == null || only(input))
+      values = bound.executor.argDict(name).toFloat64Array
+      element <- values.indices
+      step = eps * math.max(1.0, math.abs(values(element)))
+      measured = {
+        count += 1
+        (bound.value(name, values, element, step, flows) - bound.value(name, values, element, -step, flows)) / (2 * step)
+      }
+      composed = analytic(name)(element)
+      if !(math.abs(composed - measured) <= atol + rtol * math.abs(measured))
+    } yield Mismatch(input, position(element, bound.executor.argDict(name).shape), composed, measured)
+    bound.executor.dispose()
+    Report(op.opName, count, mismatches.toVector)
+  }
+
+  private def position(element: Int, shape: Shape): Vector[Int] =
+    shape.toVector
+      .foldRight((Vector.empty[Int], element)) { case (dim, (index, rest)) => ((rest % dim) +: index, rest / dim) }
+      ._1
+
+  /** The operator with its arrays in double precision. */
+  private final class Bound(symbol: Symbol, inputs: Map[String, NDArray]) {
+    private val arguments = symbol.listArguments()
+
+    private def double(name: String): NDArray = {
+      val input = inputs.getOrElse(name, throw new MXNetError(s"GradCheck: there is no array for $name"))
+      NDArray.array(input.toFloat64Array, input.shape, input.context)
+    }
+
+    private val args = arguments.map(name => name -> double(name)).toMap
+    private val aux = symbol.listAuxiliaryStates().map(name => name -> double(name)).toMap
+    private val grads =
+      args.map { case (name, array) => name -> NDArray.zeros(array.shape, array.context, DType.Float64) }
+    val executor: Executor = symbol.bind(Context.cpu(), args, grads, "write", aux, null, null)
+    executor.forward(isTrain = true)
+
+    def gradients(flows: Array[Array[Double]]): Map[String, Array[Double]] = {
+      val heads = executor.outputs.zip(flows).map { case (output, flow) => NDArray.array(flow, output.shape) }
+      executor.backward(heads)
+      grads.map { case (name, gradient) => name -> gradient.toFloat64Array }
+    }
+
+    /** The sum of the outputs, weighted by `flows`, with one element moved. */
+    def value(name: String, values: Array[Double], element: Int, by: Double, flows: Array[Array[Double]]): Double = {
+      args(name).set(values.updated(element, values(element) + by))
+      executor.forward(isTrain = true)
+      args(name).set(values)
+      executor.outputs.zip(flows).map { case (o, flow) => o.toFloat64Array.lazyZip(flow).map(_ * _).sum }.sum
+    }
+  }
+}

@@ -1,0 +1,101 @@
+package org.apache.mxnet
+
+import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
+
+import org.apache.mxnet.DType.DType
+
+/** What a user-defined operator works on: while shapes are inferred, the shapes of its inputs; while it runs, its
+  * arrays.
+  *
+  * The arrays are the engine's own, not copies. Inputs are read-only. They are lent for the call: an array that is kept
+  * longer shows whatever the engine uses its memory for next.
+  */
+final class OpContext private[mxnet] (
+    val inputShapes: IndexedSeq[Shape],
+    inputs: Array[NDArray],
+    outputs: Array[NDArray],
+    states: Array[NDArray]
+) {
+  private var training = false
+
+  /** Whether the operator runs in training. */
+  def isTrain: Boolean = training
+
+  private[mxnet] def isTrain_=(isTrain: Boolean): Unit = training = isTrain
+
+  /** The inputs, read-only. */
+  def inputArrays: Array[NDArray] = running(inputs)
+
+  /** The outputs, to be written. An operator may also put an array of its own in place of one, which is then copied. */
+  def outputArrays: Array[NDArray] = running(outputs)
+
+  /** The auxiliary states, which the operator may change. */
+  def stateArrays: Array[NDArray] = running(states)
+
+  /** An input. */
+  def input(index: Int): NDArray = inputArrays(index)
+
+  /** An output. */
+  def output(index: Int): NDArray = outputArrays(index)
+
+  /** An auxiliary state. */
+  def state(index: Int): NDArray = stateArrays(index)
+
+  /** The types of the inputs. */
+  def inputTypes: IndexedSeq[DType] = inputArrays.toIndexedSeq.map(_.dtype)
+
+  private def running(arrays: Array[NDArray]): Array[NDArray] =
+    if (arrays != null) arrays
+    else
+      throw new MXNetError("OpContext: there are no arrays while shapes are inferred: use inputShapes, or move this to exec")
+
+  /** The elements of an input of type float32, without a copy. */
+  def floatInput(index: Int): FloatBuffer = floats(input(index), s"input $index")
+
+  /** The elements of an output of type float32, without a copy. */
+  def floatOutput(index: Int): FloatBuffer = floats(output(index), s"output $index")
+
+  /** The elements of an input of type float64, without a copy. */
+  def doubleInput(index: Int): DoubleBuffer = doubles(input(index), s"input $index")
+
+  /** The elements of an output of type float64, without a copy. */
+  def doubleOutput(index: Int): DoubleBuffer = doubles(output(index), s"output $index")
+
+  private def floats(array: NDArray, what: String): FloatBuffer =
+    memory(array, what, DType.Float32).asFloatBuffer()
+
+  private def doubles(array: NDArray, what: String): DoubleBuffer =
+    memory(array, what, DType.Float64).asDoubleBuffer()
+
+  private def memory(array: NDArray, what: String, dtype: DType): ByteBuffer = {
+    if (array.dtype != dtype)
+      throw new MXNetError(s"OpContext: $what is of type ${array.dtype}, the buffer would be of $dtype")
+    array match {
+      case lent: LentNDArray => lent.buffer
+      case other             => DirectBuffer.of(other)
+    }
+  }
+
+  /** Writes `f` of every element of an input into an output of as many elements. Both are float32 or both float64. */
+  def map(inputIndex: Int, outputIndex: Int)(f: Double => Double): Unit = {
+    val count = output(outputIndex).size
+    if (input(inputIndex).size != count)
+      throw new MXNetError(
+        s"OpContext.map: input $inputIndex has ${input(inputIndex).size} elements, output $outputIndex has $count"
+      )
+    var i = 0
+    if (output(outputIndex).dtype == DType.Float64) {
+      val (from, to) = (doubleInput(inputIndex), doubleOutput(outputIndex))
+      while (i < count) {
+        to.put(i, f(from.get(i)))
+        i += 1
+      }
+    } else {
+      val (from, to) = (floatInput(inputIndex), floatOutput(outputIndex))
+      while (i < count) {
+        to.put(i, f(from.get(i).toDouble).toFloat)
+        i += 1
+      }
+    }
+  }
+}

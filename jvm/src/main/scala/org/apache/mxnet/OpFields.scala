@@ -1,0 +1,62 @@
+package org.apache.mxnet
+
+import java.lang.reflect.{Field, InaccessibleObjectException, Modifier}
+
+/** The fields of a user-defined operator as its properties: those of its class and of the classes between it and
+  * [[UserDefinedCustomOp]], but for static and `@transient` ones.
+  */
+private[mxnet] object OpFields {
+
+  /** The values of the fields by name. Of fields that never change, those of types that cannot be saved are left out: the
+    * constructor makes them again.
+    */
+  def read(op: UserDefinedCustomOp): Map[String, Any] =
+    fields(op.getClass).flatMap { field =>
+      val value = accessible(field, op).get(op)
+      if (Modifier.isFinal(field.getModifiers) && !OpProperties.canSave(value)) None else Some(field.getName -> value)
+    }.toMap
+
+  /** Sets the fields of these names. */
+  def write(op: UserDefinedCustomOp, properties: Map[String, Any]): Unit = {
+    val known = fields(op.getClass).map(field => field.getName -> field).toMap
+    properties.foreach { case (name, value) =>
+      val field = known.getOrElse(
+        name,
+        throw new MXNetError(
+          s"operator ${op.opName} has no property '$name'; the fields of ${op.getClass.getName} are " +
+            s"${known.keys.toSeq.sorted.mkString(", ")}: the graph was saved with another version of the class"
+        )
+      )
+      try accessible(field, op).set(op, value)
+      catch {
+        case _: IllegalArgumentException =>
+          val kind = if (value == null) "null" else value.getClass.getSimpleName
+          throw new MXNetError(
+            s"operator ${op.opName}: property '$name' is a $kind, but the field of ${op.getClass.getName} is a " +
+              s"${field.getType.getSimpleName}: the graph was saved with another version of the class"
+          )
+      }
+    }
+  }
+
+  private def fields(cls: Class[_]): Seq[Field] = {
+    val classes = Iterator.iterate[Class[_]](cls)(_.getSuperclass).takeWhile(c => c != null && c != classOf[UserDefinedCustomOp])
+    val all = classes.toSeq.reverse.flatMap(_.getDeclaredFields)
+    all.filterNot { field =>
+      val modifiers = field.getModifiers
+      Modifier.isStatic(modifiers) || Modifier.isTransient(modifiers) || field.isSynthetic || field.getName.contains("$")
+    }
+  }
+
+  private def accessible(field: Field, op: UserDefinedCustomOp): Field =
+    try {
+      field.setAccessible(true)
+      field
+    } catch {
+      case _: InaccessibleObjectException =>
+        throw new MXNetError(
+          s"operator ${op.opName}: the module of ${op.getClass.getName} does not let its fields be read: open the package, " +
+            "or override propertiesForFunction and setPropertiesForFunction"
+        )
+    }
+}

@@ -1,0 +1,93 @@
+package org.apache.mxnet
+
+/** An operator that is made of two functions, by [[Symbol.udf]] or [[Symbol.udf2]]: what it computes, on arrays, and its
+  * gradient, on symbols. A graph knows it by its name only, so that a program which loads the graph makes it first.
+  */
+final class UserFunction private[mxnet] (
+    val opName: String,
+    arity: Int,
+    forward: Array[NDArray] => NDArray,
+    gradient: (Array[Symbol], Symbol) => Array[Symbol],
+    code: Class[_]
+) extends UserDefinedCustomOp {
+
+  override def getNumInputs: Int = arity
+
+  override def propertiesForFunction(): Map[String, Any] = Map.empty
+
+  override def exec(context: OpContext): Unit = context.outputArrays(0) = forward(context.inputArrays)
+
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] = gradient(args, gradients(0))
+
+  /** The place of the functions in the program, and how to make the operator of a node. */
+  private[mxnet] val definition: OperatorDefinition = new UserFunction.Definition(opName, code, () => copy())
+
+  private def copy(): UserFunction = new UserFunction(opName, arity, forward, gradient, code)
+}
+
+private[mxnet] object UserFunction {
+
+  /** @param code the class of the function that computes: the same place in a program has the same one */
+  final class Definition(name: String, val code: Class[_], make: () => UserDefinedCustomOp) extends OperatorDefinition {
+    def described: String = s"the function '$name' of ${code.getName.takeWhile(_ != '$')}"
+
+    def isSameAs(other: OperatorDefinition): Boolean = other match {
+      case that: Definition => that.code == code
+      case _                => false
+    }
+
+    def operator(name: String, attributes: Map[String, String]): HostOperator = new UdfOperator(name, attributes, make)
+  }
+}
+
+/** Symbols of operators that programs define. */
+trait SymbolUserOperators {
+
+  /** Adds an operator to the graph of the symbols that it was made with.
+    *
+    * @param op the operator
+    * @param name the new node's name; null lets [[NameManager.current]] choose
+    * @return its outputs
+    */
+  def doUdf(op: UserDefinedCustomOp, name: String = null): Array[Symbol] = {
+    UserOperators.compose(op, name, op.args)
+    op.outputs
+  }
+
+  /** An operator with one input and one output of the same shape, from what it computes and from its gradient.
+    *
+    * {{{
+    * val swish = Symbol.udf("swish")(x => x * NDArray.api.sigmoid(x)) { (x, dy) =>
+    *   val s = Symbol.api.sigmoid(x)
+    *   dy * (s + x * s * (s * -1f + 1f))
+    * }
+    * val y = swish(x)
+    * }}}
+    *
+    * @param name the operator's name; a program that loads a graph with it defines it first
+    * @param forward the output, from the input
+    * @param gradient the gradient of the input, from the input and the gradient of the output
+    */
+  def udf(name: String)(forward: NDArray => NDArray)(gradient: (Symbol, Symbol) => Symbol): UserFunction =
+    defined(name, 1, forward.getClass)(arrays => forward(arrays(0)))((args, flow) => Array(gradient(args(0), flow)))
+
+  /** An operator with two inputs, and one output of the first input's shape; see [[udf]].
+    *
+    * @param gradient the gradients of the inputs, from the inputs and the gradient of the output
+    */
+  def udf2(name: String)(forward: (NDArray, NDArray) => NDArray)(
+      gradient: (Symbol, Symbol, Symbol) => (Symbol, Symbol)
+  ): UserFunction =
+    defined(name, 2, forward.getClass)(arrays => forward(arrays(0), arrays(1))) { (args, flow) =>
+      val (first, second) = gradient(args(0), args(1), flow)
+      Array(first, second)
+    }
+
+  private def defined(name: String, arity: Int, code: Class[_])(forward: Array[NDArray] => NDArray)(
+      gradient: (Array[Symbol], Symbol) => Array[Symbol]
+  ): UserFunction = {
+    val function = new UserFunction(name, arity, forward, gradient, code)
+    UserOperators.register(name, function.definition)
+    function
+  }
+}

@@ -1,0 +1,110 @@
+//! Gradients that user code composes of symbols: placeholders for the arrays of a node go out, symbols of their gradients come back
+//! and are copied into the gradient's graph.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Copied, Entry, GradGraph, GradNode};
+use ferromx_core::params::Attrs;
+use ferromx_runtime::symbol::{Node, Symbol, topological};
+use jni::sys::jlong;
+
+use crate::handle::{self, insert_symbol, symbol};
+
+/// Variables that stand for the arrays of a node.
+pub(super) struct Template {
+    inputs: Vec<Symbol>,
+    outputs: Vec<Symbol>,
+    output_gradients: Vec<Symbol>,
+}
+
+fn handles(symbols: &[Symbol]) -> Vec<jlong> {
+    symbols.iter().map(|s| insert_symbol(s.clone()) as jlong).collect()
+}
+
+impl Template {
+    pub(super) fn new(inputs: &[String], outputs: &[String]) -> Template {
+        let variables = |names: &[String], end: &str| -> Vec<Symbol> {
+            names.iter().map(|name| Symbol::variable(&format!("{name}{end}"), Attrs::new())).collect()
+        };
+        Template {
+            inputs: variables(inputs, ""),
+            outputs: variables(outputs, ""),
+            output_gradients: variables(outputs, "_grad"),
+        }
+    }
+
+    /// New handles, which the callee frees; as in the next two.
+    pub(super) fn inputs(&self) -> Vec<jlong> {
+        handles(&self.inputs)
+    }
+
+    pub(super) fn outputs(&self) -> Vec<jlong> {
+        handles(&self.outputs)
+    }
+
+    pub(super) fn output_gradients(&self) -> Vec<jlong> {
+        handles(&self.output_gradients)
+    }
+
+    /// Copies the operators of `gradients` into the graph, with the entries of `node` in place of the variables.
+    pub(super) fn instantiate(
+        &self,
+        graph: &mut dyn GradGraph,
+        inputs: &[Entry],
+        node: &GradNode<'_>,
+        gradients: &[Option<Symbol>],
+    ) -> Result<Vec<Option<Entry>>> {
+        let mut made: HashMap<*const Node, Vec<Entry>> = HashMap::new();
+        let groups = [(&self.inputs, inputs), (&self.outputs, node.outputs), (&self.output_gradients, node.ograds)];
+        for (variables, entries) in groups {
+            let nodes = variables.iter().filter_map(|s| s.entries().first());
+            made.extend(nodes.zip(entries).map(|(e, entry)| (Arc::as_ptr(&e.node), vec![*entry])));
+        }
+        let ends = || gradients.iter().flatten().flat_map(Symbol::entries);
+        for node in topological(ends()) {
+            if made.contains_key(&Arc::as_ptr(&node)) {
+                continue;
+            }
+            let Some(op) = &node.op else {
+                return Err(Error::Value(format!(
+                    "the gradient uses the variable '{}', which is nothing of the operator: compose it of the operator's inputs, outputs \
+                     and the gradients of the outputs",
+                    node.name
+                )));
+            };
+            let ins: Vec<Entry> = node.inputs.iter().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect();
+            let attrs = node.attrs.read().clone();
+            let copied = Copied { name: op.name, def: op.def, params: &op.params, attrs: &attrs };
+            made.insert(Arc::as_ptr(&node), graph.copy(&copied, &ins)?);
+        }
+        gradients
+            .iter()
+            .enumerate()
+            .map(|(i, gradient)| match gradient.as_ref().map(Symbol::entries) {
+                None => Ok(None),
+                Some([e]) => Ok(Some(made[&Arc::as_ptr(&e.node)][e.index as usize])),
+                Some(many) => Err(Error::Value(format!(
+                    "the gradient of input {i} is a symbol of {} outputs: choose one by get(index)",
+                    many.len()
+                ))),
+            })
+            .collect()
+    }
+}
+
+/// The symbols of handles, which are freed; 0 is none.
+pub(super) fn take_symbols(handles: &[jlong]) -> Result<Vec<Option<Symbol>>> {
+    handles
+        .iter()
+        .map(|handle| match handle {
+            0 => Ok(None),
+            handle => {
+                let taken = symbol(*handle as u64)?;
+                handle::free(*handle as u64, "Symbol")?;
+                Ok(Some(taken))
+            }
+        })
+        .collect()
+}

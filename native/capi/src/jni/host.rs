@@ -1,0 +1,461 @@
+//! Operators that are written in Scala or Java. `HostBridge`, `HostOperator` and `HostInstance` of `LibInfo.scala` are what is called.
+//!
+//! Upcalls run on the thread that called the engine, in a frame of local references of their own, by method ids that are looked up
+//! once. What they throw becomes an error that carries the exception, so that the native method at the bottom can throw it as a cause.
+
+use std::sync::{Arc, OnceLock};
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Cause, Error};
+use ferromx_core::grad::{Entry, GradGraph, GradNode};
+use ferromx_core::host::{self, HostCall, HostFactory, HostGradient, HostInstance, HostOperator, Inferred};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Req;
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::semantics;
+use jni::ids::JMethodID;
+use jni::objects::{JByteBuffer, JIntArray, JLongArray, JObject, JObjectArray, JString, JThrowable};
+use jni::refs::Global;
+use jni::signature::{JavaType, Primitive};
+use jni::strings::JNIStr;
+use jni::sys::{jboolean, jlong, jvalue};
+use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
+use jni::{Env, JValue, JavaVM, jni_sig, jni_str};
+
+use super::gradient_graph::{self, Template};
+use super::symbol::new_shapes;
+use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_strings, null, string, strings};
+use crate::handle::{self, insert_tensor, tensor};
+
+type Object = Global<JObject<'static>>;
+/// An exception of the JVM, as an error carries it.
+pub(super) type Thrown = Global<JThrowable<'static>>;
+
+/// Local references that an upcall needs as a rule.
+const FRAME: usize = 16;
+
+/// The library's `HostBridge`, and the methods that are called.
+struct Bridge {
+    object: Object,
+    make: JMethodID,
+    resolve: JMethodID,
+    describe: JMethodID,
+    names: JMethodID,
+    flags: JMethodID,
+    infer_shapes: JMethodID,
+    infer_types: JMethodID,
+    gradient: JMethodID,
+    create: JMethodID,
+    forward: JMethodID,
+    backward: JMethodID,
+}
+
+static BRIDGE: OnceLock<Bridge> = OnceLock::new();
+
+fn bridge() -> Result<&'static Bridge> {
+    BRIDGE
+        .get()
+        .ok_or_else(|| Error::Internal("operators of the JVM are used before the library was loaded".into()).into())
+}
+
+impl Bridge {
+    fn new(env: &mut Env<'_>, object: &JObject<'_>) -> Result<Bridge> {
+        const BRIDGE: &JNIStr = jni_str!("org/apache/mxnet/HostBridge");
+        const OPERATOR: &JNIStr = jni_str!("org/apache/mxnet/HostOperator");
+        const INSTANCE: &JNIStr = jni_str!("org/apache/mxnet/HostInstance");
+        let make =
+            jni_sig!("(Ljava/lang/String;[Ljava/lang/String;[Ljava/lang/String;)Lorg/apache/mxnet/HostOperator;");
+        let create = jni_sig!("(Ljava/lang/String;[[J[I)Lorg/apache/mxnet/HostInstance;");
+        let run = jni_sig!("(Z[J[I)V");
+        Ok(Bridge {
+            object: env.new_global_ref(object)?,
+            make: env.get_method_id(BRIDGE, jni_str!("make"), make)?,
+            resolve: env.get_method_id(BRIDGE, jni_str!("resolve"), jni_sig!("(Ljava/lang/String;)Z"))?,
+            describe: env.get_method_id(
+                BRIDGE,
+                jni_str!("describe"),
+                jni_sig!("(Ljava/lang/Throwable;)Ljava/lang/String;"),
+            )?,
+            names: env.get_method_id(OPERATOR, jni_str!("names"), jni_sig!("(I)[Ljava/lang/String;"))?,
+            flags: env.get_method_id(OPERATOR, jni_str!("flags"), jni_sig!("()I"))?,
+            infer_shapes: env.get_method_id(OPERATOR, jni_str!("inferShapes"), jni_sig!("([[J)[[J"))?,
+            infer_types: env.get_method_id(OPERATOR, jni_str!("inferTypes"), jni_sig!("([I)[I"))?,
+            gradient: env.get_method_id(OPERATOR, jni_str!("gradient"), jni_sig!("([J[J[J)[J"))?,
+            create: env.get_method_id(OPERATOR, jni_str!("create"), create)?,
+            forward: env.get_method_id(INSTANCE, jni_str!("forward"), &run)?,
+            backward: env.get_method_id(INSTANCE, jni_str!("backward"), &run)?,
+        })
+    }
+}
+
+/// Runs `f` in the JVM. A thread that the JVM does not know is known to it in the meantime.
+fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_core::error::Result<R> {
+    let config = || AttachConfig::new().scoped(true).exceptions_policy(AttachmentExceptionPolicy::Ignore);
+    let run = |env: &mut Env<'_>| {
+        if env.exception_check() {
+            return Err(Error::value("an exception of another callback is on its way to the caller").into());
+        }
+        f(env).map_err(|error| caught(env, error))
+    };
+    let result = JavaVM::singleton()
+        .map_err(JniError::from)
+        .and_then(|vm| vm.attach_current_thread_with_config(config, Some(FRAME), run));
+    result.map_err(|error| match error {
+        JniError::Engine(error) => error,
+        JniError::Jni(error) => Error::value(format!("the JVM refused to call user code: {error}")),
+    })
+}
+
+/// Turns a pending exception into an error that carries it.
+fn caught(env: &mut Env<'_>, error: JniError) -> JniError {
+    let Some(thrown) = env.exception_occurred() else { return error };
+    env.exception_clear();
+    let describe = |env: &mut Env<'_>| -> Result<String> {
+        let bridge = bridge()?;
+        let text = call_object(env, &bridge.object, bridge.describe, &[(&thrown).into()])?;
+        let text = env.cast_local::<JString<'_>>(text)?;
+        string(env, &text, "the description of an exception")
+    };
+    let message = describe(env).unwrap_or_else(|_| {
+        env.exception_clear();
+        "user code threw an exception that cannot be described".into()
+    });
+    match env.new_global_ref(&thrown) {
+        Ok(thrown) => Error::Foreign { message, cause: Cause::new(thrown) }.into(),
+        Err(_) => Error::Value(message).into(),
+    }
+}
+
+fn raw(arguments: &[JValue<'_>]) -> smallvec::SmallVec<[jvalue; 4]> {
+    arguments.iter().map(JValue::as_jni).collect()
+}
+
+/// Calls a method that returns an object; null is an error.
+fn call_object<'l>(
+    env: &mut Env<'l>,
+    object: &Object,
+    method: JMethodID,
+    arguments: &[JValue<'_>],
+) -> Result<JObject<'l>> {
+    // SAFETY: `Bridge::new` looked the method up by a signature that these arguments and this result fit, in a class that `object`
+    // is an instance of.
+    let returned = unsafe { env.call_method_unchecked(object, method, JavaType::Object, &raw(arguments)) }?.l()?;
+    if returned.is_null() { Err(null("the result of an operator's method")) } else { Ok(returned) }
+}
+
+/// As [`call_object`], for a method that returns a number, a truth or nothing.
+fn call_primitive<'l>(
+    env: &mut Env<'l>,
+    object: &Object,
+    method: JMethodID,
+    returns: Primitive,
+    arguments: &[JValue<'_>],
+) -> Result<jni::JValueOwned<'l>> {
+    // SAFETY: as in `call_object`.
+    Ok(unsafe { env.call_method_unchecked(object, method, JavaType::Primitive(returns), &raw(arguments)) }?)
+}
+
+/// Makes operators of one type by the bridge.
+struct Factory(String);
+
+impl HostFactory for Factory {
+    fn make(&self, attrs: &Attrs) -> ferromx_core::error::Result<Arc<dyn HostOperator>> {
+        in_jvm(|env| {
+            let bridge = bridge()?;
+            let op_type = env.new_string(&self.0)?;
+            let keys = new_strings(env, &attrs.keys().collect::<Vec<_>>())?;
+            let values = new_strings(env, &attrs.values().collect::<Vec<_>>())?;
+            let arguments = [(&op_type).into(), (&keys).into(), (&values).into()];
+            let made = call_object(env, &bridge.object, bridge.make, &arguments)?;
+            let object = env.new_global_ref(&made)?;
+            let flags = call_primitive(env, &object, bridge.flags, Primitive::Int, &[])?.i()?;
+            let mut names = |kind: i32| -> Result<Vec<String>> {
+                let names = call_object(env, &object, bridge.names, &[kind.into()])?;
+                let names = env.cast_local::<JObjectArray<'_, JString<'_>>>(names)?;
+                strings(env, &names, "names")
+            };
+            let (inputs, outputs, states) = (names(0)?, names(1)?, names(2)?);
+            let operator: Arc<dyn HostOperator> = Arc::new(Operator { object, inputs, outputs, states, flags });
+            Ok(operator)
+        })
+    }
+}
+
+/// Bits of `HostOperator.flags`.
+mod flag {
+    pub(super) const READS_OUTPUT_GRADIENTS: i32 = 1;
+    pub(super) const IS_COMPOSED: i32 = 2;
+}
+
+/// A `HostOperator`.
+struct Operator {
+    object: Object,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+    states: Vec<String>,
+    flags: i32,
+}
+
+impl Operator {
+    /// Cuts an answer about all arrays into those of inputs, outputs and states.
+    fn cut<T>(&self, mut all: Vec<T>, what: &str) -> Result<Inferred<T>> {
+        let (ins, outs, states) = (self.inputs.len(), self.outputs.len(), self.states.len());
+        if all.len() != ins + outs + states {
+            let text =
+                format!("{} {what} were inferred for {ins} inputs, {outs} outputs and {states} states", all.len());
+            return Err(Error::Value(text).into());
+        }
+        let states = all.split_off(ins + outs);
+        let outs = all.split_off(ins);
+        Ok(Inferred { ins: all, outs, states })
+    }
+}
+
+impl HostOperator for Operator {
+    fn inputs(&self) -> Vec<String> {
+        self.inputs.clone()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        self.outputs.clone()
+    }
+
+    fn states(&self) -> Vec<String> {
+        self.states.clone()
+    }
+
+    fn infer_shape(&self, ins: &[Shape]) -> ferromx_core::error::Result<Inferred<Shape>> {
+        in_jvm(|env| {
+            let ins = new_shapes(env, ins)?;
+            let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into()])?;
+            let inferred = env.cast_local::<JObjectArray<'_, JLongArray<'_>>>(inferred)?;
+            let mut shapes = Vec::new();
+            for i in 0..inferred.len(env)? {
+                let dims = inferred.get_element(env, i)?;
+                shapes.push(match dims.is_null() {
+                    true => Shape::unknown(),
+                    false => semantics::shape_from_user(Some(&longs(env, &dims, "a shape")?))?,
+                });
+                env.delete_local_ref(dims);
+            }
+            self.cut(shapes, "shapes")
+        })
+    }
+
+    fn infer_dtype(&self, ins: &[Option<DType>]) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+        in_jvm(|env| {
+            let codes: Vec<i32> = ins.iter().map(|d| d.map_or(-1, DType::code)).collect();
+            let ins = new_ints(env, &codes)?;
+            let inferred = call_object(env, &self.object, bridge()?.infer_types, &[(&ins).into()])?;
+            let inferred = env.cast_local::<JIntArray<'_>>(inferred)?;
+            let codes = ints(env, &inferred, "types")?;
+            self.cut(codes.into_iter().map(DType::from_code).collect(), "types")
+        })
+    }
+
+    fn reads_output_gradients(&self) -> bool {
+        self.flags & flag::READS_OUTPUT_GRADIENTS != 0
+    }
+
+    fn is_composed(&self) -> bool {
+        self.flags & flag::IS_COMPOSED != 0
+    }
+
+    fn compose(
+        &self,
+        graph: &mut dyn GradGraph,
+        node: &GradNode<'_>,
+    ) -> ferromx_core::error::Result<Vec<Option<Entry>>> {
+        let template = Template::new(&self.inputs, &self.outputs);
+        let gradients = in_jvm(|env| {
+            let inputs = new_longs(env, &template.inputs())?;
+            let outputs = new_longs(env, &template.outputs())?;
+            let gradients = new_longs(env, &template.output_gradients())?;
+            let arguments = [(&inputs).into(), (&outputs).into(), (&gradients).into()];
+            let made = call_object(env, &self.object, bridge()?.gradient, &arguments)?;
+            let made = env.cast_local::<JLongArray<'_>>(made)?;
+            longs(env, &made, "gradients")
+        })?;
+        let symbols = gradient_graph::take_symbols(&gradients)?;
+        template.instantiate(graph, &node.inputs[..self.inputs.len().min(node.inputs.len())], node, &symbols)
+    }
+
+    fn create(
+        &self,
+        context: Context,
+        shapes: &[Shape],
+        dtypes: &[DType],
+    ) -> ferromx_core::error::Result<Box<dyn HostInstance>> {
+        in_jvm(|env| {
+            let context = env.new_string(context.to_string())?;
+            let shapes = new_shapes(env, shapes)?;
+            let types = new_ints(env, &dtypes.iter().map(|d| d.code()).collect::<Vec<_>>())?;
+            let arguments = [(&context).into(), (&shapes).into(), (&types).into()];
+            let made = call_object(env, &self.object, bridge()?.create, &arguments)?;
+            let instance: Box<dyn HostInstance> = Box::new(Instance {
+                object: env.new_global_ref(&made)?,
+                forward: Shared::default(),
+                backward: Shared::default(),
+            });
+            Ok(instance)
+        })
+    }
+}
+
+/// Arrays that the JVM has handles of. A plan passes the same ones at every run, so that nothing needs to be made anew.
+#[derive(Default)]
+struct Shared {
+    arrays: Vec<NDArray>,
+    reqs: Vec<Req>,
+    handles: Vec<jlong>,
+}
+
+/// Whether two arrays are the same elements in the same memory.
+fn same(a: &NDArray, b: &NDArray) -> bool {
+    Arc::ptr_eq(a.chunk(), b.chunk())
+        && a.byte_range() == b.byte_range()
+        && a.shape() == b.shape()
+        && a.dtype() == b.dtype()
+}
+
+impl Shared {
+    /// Makes handles of arrays, unless they are the same as before; returns whether it did. Each list comes with whether its arrays may
+    /// be written.
+    fn update(&mut self, lists: &[(&[NDArray], bool)], reqs: &[Req]) -> bool {
+        let arrays = || lists.iter().flat_map(|(list, _)| *list);
+        let unchanged = self.reqs == reqs
+            && self.arrays.len() == arrays().count()
+            && self.arrays.iter().zip(arrays()).all(|(a, b)| same(a, b));
+        if unchanged && !self.arrays.is_empty() {
+            return false;
+        }
+        self.free();
+        self.reqs = reqs.to_vec();
+        for (list, writable) in lists {
+            for array in *list {
+                let lent = if *writable { array.clone() } else { array.read_only() };
+                self.handles.push(insert_tensor(Tensor::new(lent)) as jlong);
+                self.arrays.push(array.clone());
+            }
+        }
+        true
+    }
+
+    fn free(&mut self) {
+        self.arrays.clear();
+        for handle in self.handles.drain(..) {
+            // Only this list frees the handle: to the JVM it is lent.
+            let _ = handle::free(handle as u64, "NDArray");
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// A `HostInstance`.
+struct Instance {
+    object: Object,
+    forward: Shared,
+    backward: Shared,
+}
+
+/// Runs an instance's method, with the handles where they are new.
+fn run(
+    object: &Object,
+    method: JMethodID,
+    shared: &Shared,
+    is_new: bool,
+    is_train: bool,
+) -> ferromx_core::error::Result<()> {
+    in_jvm(|env| {
+        let (handles, reqs) = match is_new {
+            false => (JLongArray::null(), JIntArray::null()),
+            true => {
+                let codes: Vec<i32> = shared.reqs.iter().map(|req| *req as i32).collect();
+                (new_longs(env, &shared.handles)?, new_ints(env, &codes)?)
+            }
+        };
+        let arguments = [JValue::Bool(is_train), (&handles).into(), (&reqs).into()];
+        call_primitive(env, object, method, Primitive::Void, &arguments).map(|_| ())
+    })
+}
+
+impl HostInstance for Instance {
+    fn forward(&mut self, call: &HostCall<'_>) -> ferromx_core::error::Result<()> {
+        let method = bridge().map_err(engine)?.forward;
+        let is_new = self.forward.update(&[(call.ins, false), (call.outs, true), (call.states, true)], call.reqs);
+        run(&self.object, method, &self.forward, is_new, call.is_train)
+    }
+
+    fn backward(&mut self, call: &HostGradient<'_>) -> ferromx_core::error::Result<()> {
+        let method = bridge().map_err(engine)?.backward;
+        let lists =
+            [(call.ograds, false), (call.ins, false), (call.outs, false), (call.igrads, true), (call.states, true)];
+        let is_new = self.backward.update(&lists, call.reqs);
+        run(&self.object, method, &self.backward, is_new, call.is_train)
+    }
+}
+
+fn engine(error: JniError) -> Error {
+    match error {
+        JniError::Engine(error) => error,
+        JniError::Jni(error) => Error::value(error.to_string()),
+    }
+}
+
+native! {
+    fn Java_org_apache_mxnet_LibInfo_hostInstall(env, object: JObject<'l>) {
+        let made = Bridge::new(env, &object)?;
+        // A second installation is the same bridge again.
+        let _ = BRIDGE.set(made);
+        host::set_resolver(Arc::new(|op_type: &str| {
+            let found = in_jvm(|env| {
+                let bridge = bridge()?;
+                let name = env.new_string(op_type)?;
+                Ok(call_primitive(env, &bridge.object, bridge.resolve, Primitive::Boolean, &[(&name).into()])?.z()?)
+            })?;
+            Ok(found.then(|| -> Arc<dyn HostFactory> { Arc::new(Factory(op_type.into())) }))
+        }));
+        Ok(())
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_hostRegister(env, name: JString<'l>) -> jboolean {
+        let name = string(env, &name, "the operator's name")?;
+        Ok(host::register(&name.clone(), Arc::new(Factory(name))))
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayShare(_env, handle: jlong) -> jlong {
+        Ok(insert_tensor(tensor(handle as u64)?) as jlong)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_ndarrayBuffer(env, handle: jlong, writable: jboolean) -> JByteBuffer<'l> {
+        let array = tensor(handle as u64)?.array()?;
+        let range = array.byte_range();
+        ensure_buffer(range.len())?;
+        let start = if writable {
+            array.check_writable()?;
+            array.chunk().expose()
+        } else {
+            array.chunk().address().cast_mut()
+        };
+        // SAFETY: the range is inside the chunk, which by the contract of `LibInfo.ndarrayBuffer` lives as long as the buffer; a buffer
+        // for reading is made read-only before anybody gets it.
+        Ok(unsafe { env.new_direct_byte_buffer(start.add(range.start), range.len()) }?)
+    }
+}
+
+fn ensure_buffer(bytes: usize) -> ferromx_core::error::Result<()> {
+    ensure!(
+        (1..=i32::MAX as usize).contains(&bytes),
+        "an array of {bytes} bytes has no buffer: a buffer has 1 to 2147483647 bytes; work on slices of the array"
+    );
+    Ok(())
+}
