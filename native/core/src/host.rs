@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -46,12 +47,12 @@ pub trait HostOperator: Send + Sync {
         Vec::new()
     }
 
-    /// Shapes of everything from what is known of the inputs' shapes.
+    /// Shapes of everything from what is known of the shapes of inputs and outputs.
     ///
     /// # Errors
     /// Shapes that the operator does not take, or too little is known; the latter is no error for the graph as long as an input's
     /// shape is not whole.
-    fn infer_shape(&self, ins: &[Shape]) -> Result<Inferred<Shape>>;
+    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> Result<Inferred<Shape>>;
 
     /// Element types of everything from what is known of the inputs' types; by default the first known one for all.
     ///
@@ -69,6 +70,11 @@ pub trait HostOperator: Send + Sync {
     /// Whether the gradient reads the gradients of the outputs; a loss does not.
     fn reads_output_gradients(&self) -> bool {
         true
+    }
+
+    /// Whether the operator may serve several calls on arrays, each with an instance of its own.
+    fn is_reusable(&self) -> bool {
+        false
     }
 
     /// Whether the gradient is composed of operators, by [`HostOperator::compose`], instead of computed by an instance.
@@ -153,6 +159,13 @@ type Factories = HashMap<String, Arc<dyn HostFactory>>;
 
 static FACTORIES: RwLock<Option<Factories>> = RwLock::new(None);
 
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// A number that changes whenever a type is registered.
+pub fn generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
 /// Looks for a type that nobody has registered; a JVM looks through its class path.
 pub type Resolver = Arc<dyn Fn(&str) -> Result<Option<Arc<dyn HostFactory>>> + Send + Sync>;
 
@@ -166,6 +179,7 @@ pub fn set_resolver(resolver: Resolver) {
 /// Registers a type of operators. A type of the same name is replaced for nodes that are made from now on, as in MXNet; returns
 /// whether there was one.
 pub fn register(op_type: &str, factory: Arc<dyn HostFactory>) -> bool {
+    GENERATION.fetch_add(1, Ordering::Release);
     let mut all = FACTORIES.write();
     all.get_or_insert_with(Factories::new).insert(op_type.into(), factory).is_some()
 }

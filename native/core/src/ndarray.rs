@@ -270,6 +270,23 @@ mod tests {
     }
 
     #[test]
+    fn read_only_arrays_and_their_views_are_not_written() {
+        let a = NDArray::from_slice(&[1f32, 2., 3., 4.], &[2, 2]).unwrap();
+        let lent = a.read_only();
+        let views =
+            [lent.clone(), lent.slice(0, 1).unwrap(), lent.at(1).unwrap(), lent.reshape(&Shape::new(&[4])).unwrap()];
+        for view in &views {
+            let error = view.copy_from_slice(&vec![0f32; view.len()]).unwrap_err().to_string();
+            assert!(error.contains("cannot be written"), "{error}");
+            assert!(view.copy_from(&NDArray::zeros(view.shape(), DType::F32, Context::default()).unwrap()).is_err());
+            assert!(storage::write_slice(view, |to: &mut [f32]| to.fill(0.0)).is_err());
+            assert!(storage::call_once(&[], &[(view, storage::Req::Write)], |_, _| Ok(())).is_err());
+        }
+        a.copy_from_slice(&[5f32; 4]).unwrap();
+        assert_eq!(lent.to_vec::<f32>().unwrap(), [5.0; 4]);
+    }
+
+    #[test]
     fn copying_onto_an_overlapping_view_is_a_move() {
         let a = NDArray::from_slice(&[1f32, 2., 3., 4.], &[4]).unwrap();
         a.slice(1, 4).unwrap().copy_from(&a.slice(0, 3).unwrap()).unwrap();

@@ -273,6 +273,7 @@ pub struct OpDef {
     parse_stored: Option<ParseStored>,
     title: Option<fn(&Params) -> &str>,
     ready: Option<fn(&Params) -> Result<()>>,
+    reusable: Option<fn(&Params) -> bool>,
 }
 
 fn one(_: &Params) -> usize {
@@ -324,6 +325,7 @@ impl OpDef {
             parse_stored: None,
             title: None,
             ready: None,
+            reusable: None,
         }
     }
 
@@ -536,6 +538,12 @@ impl OpDef {
         self
     }
 
+    /// Whether parsed parameters of an operator that runs without locks may serve several calls.
+    pub const fn reusable_if(mut self, f: fn(&Params) -> bool) -> OpDef {
+        self.reusable = Some(f);
+        self
+    }
+
     /// Metadata order of the arguments.
     pub const fn arg_order(mut self, names: &'static [&'static str]) -> OpDef {
         self.arg_order = names;
@@ -578,6 +586,14 @@ impl OpDef {
     /// What is missing, and how to supply it.
     pub fn ready(&self, params: &Params) -> Result<()> {
         self.ready.map_or(Ok(()), |f| f(params))
+    }
+
+    /// Whether these parameters may serve several calls, as long as nobody [registers](crate::host::generation) a type.
+    pub fn reusable(&self, params: &Params) -> bool {
+        match self.forward {
+            Forward::Host(_) => self.reusable.is_some_and(|f| f(params)),
+            _ => true,
+        }
     }
 
     /// The gradient of a call with these parameters; never [`Grad::By`].

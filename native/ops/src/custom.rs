@@ -134,6 +134,7 @@ pub static CUSTOM: OpDef = OpDef::new("Custom")
     .grad(Grad::By(gradient))
     .parse_stored_by(|attrs, node| CustomParam::stored(attrs, node).map(Params::new))
     .title_by(|p| &p.get::<CustomParam>().op_type)
+    .reusable_if(|p| p.get::<CustomParam>().operator.get().is_some_and(|operator| operator.is_reusable()))
     .ready_if(|p| p.get::<CustomParam>().operator().map(|_| ()));
 
 /// The gradient that an instance computes.
@@ -191,10 +192,10 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let inputs = p.inputs.len() - p.states.len();
     let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
     let Some(operator) = p.known()? else { return Ok(()) };
-    if inputs > 0 && !ins.iter().any(|s| s.ndim_is_known()) {
+    if inputs > 0 && !ins.iter().chain(io.outs.iter()).any(|s| s.ndim_is_known()) {
         return Ok(());
     }
-    let inferred = match operator.infer_shape(ins) {
+    let inferred = match operator.infer_shape(ins, io.outs) {
         Err(_) if !ins.iter().all(|s| s.is_known()) => return Ok(()),
         result => result?,
     };

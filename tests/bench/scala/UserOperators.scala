@@ -17,6 +17,18 @@ class Polynomial extends UserDefinedCustomOp {
   }
 }
 
+/** The same, by blocks. */
+class PolynomialInBlocks extends UserDefinedCustomOp {
+  def opName: String = "bench_polynomial_in_blocks"
+  override def exec(context: OpContext): Unit = context.mapBlocks(0, 0) { (x, y, n) =>
+    var i = 0
+    while (i < n) {
+      y(i) = x(i) * x(i) + x(i)
+      i += 1
+    }
+  }
+}
+
 /** y = x / (1 + exp(-x)), by a function of one element. */
 class Swish extends UserDefinedCustomOp {
   def opName: String = "bench_swish"
@@ -40,14 +52,16 @@ object UserOperators {
   def main(args: Array[String]): Unit = {
     val values = Array.tabulate(Size)(i => (i % 1000) / 500f - 1f)
     val out = new Array[Float](Size)
-    compare("x * x + x on 1M floats", new Polynomial, values) {
-      var i = 0
-      while (i < Size) {
-        val v = values(i)
-        out(i) = v * v + v
-        i += 1
+    Seq("buffers" -> new Polynomial, "blocks" -> new PolynomialInBlocks).foreach { case (way, op) =>
+      compare(s"x * x + x on 1M floats, $way", op, values) {
+        var i = 0
+        while (i < Size) {
+          val v = values(i)
+          out(i) = v * v + v
+          i += 1
+        }
+        sink.addAndGet(out(7).toLong)
       }
-      sink.addAndGet(out(7).toLong)
     }
     compare("swish of 1M floats", new Swish, values) {
       var i = 0
@@ -80,7 +94,7 @@ object UserOperators {
     val (operator, plain) = (pairs.map(_._1).sorted, pairs.map(_._2).sorted)
     val (least, median) = (operator.head / plain.head, operator(operator.length / 2) / plain(plain.length / 2))
     println(
-      f"$name%-32s operator ${operator.head}%8.1f ${operator(operator.length / 2)}%8.1f, plain loop ${plain.head}%8.1f " +
+      f"$name%-36s operator ${operator.head}%8.1f ${operator(operator.length / 2)}%8.1f, plain loop ${plain.head}%8.1f " +
         f"${plain(plain.length / 2)}%8.1f us: $least%.2f times by the least, $median%.2f by the median"
     )
   }

@@ -261,7 +261,7 @@ impl HostOperator for Operator {
         self.states.clone()
     }
 
-    fn infer_shape(&self, ins: &[Shape]) -> Result<Inferred<Shape>> {
+    fn infer_shape(&self, ins: &[Shape], _: &[Shape]) -> Result<Inferred<Shape>> {
         let (infer, context) = callback!(self.callbacks, prop::INFER_SHAPE, "infer_shape", CustomOpInferShapeFunc);
         let (n_ins, n_outs, n_states) = self.counts();
         let n = n_ins + n_outs + n_states;

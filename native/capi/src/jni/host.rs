@@ -25,6 +25,7 @@ use jni::strings::JNIStr;
 use jni::sys::{jboolean, jlong, jvalue};
 use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
 use jni::{Env, JValue, JavaVM, jni_sig, jni_str};
+use parking_lot::Mutex;
 
 use super::gradient_graph::{self, Template};
 use super::symbol::new_shapes;
@@ -82,7 +83,7 @@ impl Bridge {
             )?,
             names: env.get_method_id(OPERATOR, jni_str!("names"), jni_sig!("(I)[Ljava/lang/String;"))?,
             flags: env.get_method_id(OPERATOR, jni_str!("flags"), jni_sig!("()I"))?,
-            infer_shapes: env.get_method_id(OPERATOR, jni_str!("inferShapes"), jni_sig!("([[J)[[J"))?,
+            infer_shapes: env.get_method_id(OPERATOR, jni_str!("inferShapes"), jni_sig!("([[J[[J)[[J"))?,
             infer_types: env.get_method_id(OPERATOR, jni_str!("inferTypes"), jni_sig!("([I)[I"))?,
             gradient: env.get_method_id(OPERATOR, jni_str!("gradient"), jni_sig!("([J[J[J)[J"))?,
             create: env.get_method_id(OPERATOR, jni_str!("create"), create)?,
@@ -179,7 +180,9 @@ impl HostFactory for Factory {
                 strings(env, &names, "names")
             };
             let (inputs, outputs, states) = (names(0)?, names(1)?, names(2)?);
-            let operator: Arc<dyn HostOperator> = Arc::new(Operator { object, inputs, outputs, states, flags });
+            let (shapes, types) = (Known::default(), Known::default());
+            let operator: Arc<dyn HostOperator> =
+                Arc::new(Operator { object, inputs, outputs, states, flags, shapes, types });
             Ok(operator)
         })
     }
@@ -189,6 +192,7 @@ impl HostFactory for Factory {
 mod flag {
     pub(super) const READS_OUTPUT_GRADIENTS: i32 = 1;
     pub(super) const IS_COMPOSED: i32 = 2;
+    pub(super) const IS_REUSABLE: i32 = 4;
 }
 
 /// A `HostOperator`.
@@ -198,6 +202,29 @@ struct Operator {
     outputs: Vec<String>,
     states: Vec<String>,
     flags: i32,
+    shapes: Known<(bool, Vec<Shape>, Vec<Shape>), Inferred<Shape>>,
+    types: Known<Vec<Option<DType>>, Inferred<Option<DType>>>,
+}
+
+/// The last answer to a question about shapes or types, which depends on nothing else: a graph asks the same one many times.
+struct Known<Q, A>(Mutex<Option<(Q, A)>>);
+
+impl<Q, A> Default for Known<Q, A> {
+    fn default() -> Self {
+        Known(Mutex::new(None))
+    }
+}
+
+impl<Q: PartialEq, A: Clone> Known<Q, A> {
+    fn or(&self, question: Q, ask: impl FnOnce() -> ferromx_core::error::Result<A>) -> ferromx_core::error::Result<A> {
+        if let Some((_, answer)) = self.0.lock().as_ref().filter(|(known, _)| *known == question) {
+            return Ok(answer.clone());
+        }
+        // The lock is free while user code runs.
+        let answer = ask()?;
+        *self.0.lock() = Some((question, answer.clone()));
+        Ok(answer)
+    }
 }
 
 impl Operator {
@@ -215,23 +242,11 @@ impl Operator {
     }
 }
 
-impl HostOperator for Operator {
-    fn inputs(&self) -> Vec<String> {
-        self.inputs.clone()
-    }
-
-    fn outputs(&self) -> Vec<String> {
-        self.outputs.clone()
-    }
-
-    fn states(&self) -> Vec<String> {
-        self.states.clone()
-    }
-
-    fn infer_shape(&self, ins: &[Shape]) -> ferromx_core::error::Result<Inferred<Shape>> {
+impl Operator {
+    fn ask_shapes(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<Inferred<Shape>> {
         in_jvm(|env| {
-            let ins = new_shapes(env, ins)?;
-            let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into()])?;
+            let (ins, outs) = (new_shapes(env, ins)?, new_shapes(env, outs)?);
+            let inferred = call_object(env, &self.object, bridge()?.infer_shapes, &[(&ins).into(), (&outs).into()])?;
             let inferred = env.cast_local::<JObjectArray<'_, JLongArray<'_>>>(inferred)?;
             let mut shapes = Vec::new();
             for i in 0..inferred.len(env)? {
@@ -246,7 +261,7 @@ impl HostOperator for Operator {
         })
     }
 
-    fn infer_dtype(&self, ins: &[Option<DType>]) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+    fn ask_types(&self, ins: &[Option<DType>]) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
         in_jvm(|env| {
             let codes: Vec<i32> = ins.iter().map(|d| d.map_or(-1, DType::code)).collect();
             let ins = new_ints(env, &codes)?;
@@ -256,9 +271,35 @@ impl HostOperator for Operator {
             self.cut(codes.into_iter().map(DType::from_code).collect(), "types")
         })
     }
+}
+
+impl HostOperator for Operator {
+    fn inputs(&self) -> Vec<String> {
+        self.inputs.clone()
+    }
+
+    fn outputs(&self) -> Vec<String> {
+        self.outputs.clone()
+    }
+
+    fn states(&self) -> Vec<String> {
+        self.states.clone()
+    }
+
+    fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> ferromx_core::error::Result<Inferred<Shape>> {
+        self.shapes.or((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || self.ask_shapes(ins, outs))
+    }
+
+    fn infer_dtype(&self, ins: &[Option<DType>]) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+        self.types.or(ins.to_vec(), || self.ask_types(ins))
+    }
 
     fn reads_output_gradients(&self) -> bool {
         self.flags & flag::READS_OUTPUT_GRADIENTS != 0
+    }
+
+    fn is_reusable(&self) -> bool {
+        self.flags & flag::IS_REUSABLE != 0
     }
 
     fn is_composed(&self) -> bool {

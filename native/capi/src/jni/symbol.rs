@@ -204,6 +204,10 @@ native! {
         Ok(env.new_object(class, jni_sig!("(Z[I[I[I)V"), &arguments)?)
     }
 
+    fn Java_org_apache_mxnet_LibInfo_symbolCheckReady(_env, handle: jlong) {
+        Ok(symbol(handle as u64)?.check_ready()?)
+    }
+
     fn Java_org_apache_mxnet_LibInfo_symbolPrint(env, handle: jlong) -> JString<'l> {
         Ok(env.new_string(symbol(handle as u64)?.debug_string())?)
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::error::Result;
+use ferromx_core::host;
 use ferromx_core::op::Forward;
 use ferromx_core::params::Attrs;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -32,6 +33,8 @@ struct Known {
     attrs: Vec<(String, String)>,
     inputs: usize,
     hash: u64,
+    /// The state of registered types that the call is valid for; 0 where it does not depend on them.
+    generation: u64,
     call: Rc<PreparedCall>,
 }
 
@@ -55,10 +58,12 @@ pub fn prepare<'a>(
     attrs: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     inputs: usize,
 ) -> Result<Rc<PreparedCall>> {
+    let generation = host::generation();
     let same = |known: &Known| {
         let mut given = attrs.clone();
         std::ptr::eq(known.op, op)
             && known.inputs == inputs
+            && (known.generation == 0 || known.generation == generation)
             && known.attrs.iter().all(|(k, v)| given.next().is_some_and(|(key, value)| key == k && value == v))
             && given.next().is_none()
     };
@@ -74,11 +79,11 @@ pub fn prepare<'a>(
     }
     let written: Vec<_> = attrs.map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let call = Rc::new(parse(op, &written, inputs)?);
-    // A user's operator may be registered anew, and its properties are its own.
-    if matches!(call.op.def.forward, Forward::Host(_)) {
+    if !call.op.def.reusable(&call.op.params) {
         return Ok(call);
     }
-    let known = Known { op, attrs: written, inputs, hash, call: call.clone() };
+    let generation = if matches!(call.op.def.forward, Forward::Host(_)) { generation } else { 0 };
+    let known = Known { op, attrs: written, inputs, hash, generation, call: call.clone() };
     CALLS.with_borrow_mut(|calls| {
         if calls.table.len() >= CAPACITY {
             calls.table.clear();

@@ -106,7 +106,8 @@ object Operator {
     * nodes that are made from then on.
     */
   def register(regName: String, opProp: CustomOpProp): Unit = {
-    if (regName == null || opProp == null) throw new MXNetError("Operator.register: name and properties must not be null")
+    if (regName == null || opProp == null)
+      throw new MXNetError("Operator.register: name and properties must not be null")
     UserOperators.replace(regName, new CustomDefinition(opProp))
   }
 
@@ -161,7 +162,7 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
     parts.flatten.map(f).toArray
   }
 
-  override def inferShapes(ins: Array[Array[Long]]): Array[Array[Long]] = prop.synchronized {
+  override def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] = prop.synchronized {
     all("inferShape", prop.inferShape(ins.map(Shape.fromLongs)))(_.toLongs)
   }
 

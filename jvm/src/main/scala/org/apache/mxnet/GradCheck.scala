@@ -70,7 +70,8 @@ object GradCheck {
       step = eps * math.max(1.0, math.abs(values(element)))
       measured = {
         count += 1
-        (bound.value(name, values, element, step, flows) - bound.value(name, values, element, -step, flows)) / (2 * step)
+        (bound
+          .value(name, values, element, step, flows) - bound.value(name, values, element, -step, flows)) / (2 * step)
       }
       composed = analytic(name)(element)
       if !(math.abs(composed - measured) <= atol + rtol * math.abs(measured))

@@ -8,13 +8,16 @@ private[mxnet] abstract class HostOperator {
   /** The names of the inputs (kind 0), of the outputs (1), or of the auxiliary states (2). */
   def names(kind: Int): Array[String]
 
-  /** 1 if the gradient reads those of the outputs, plus 2 if [[gradient]] composes it of operators. */
+  /** 1 if the gradient reads those of the outputs, plus 2 if [[gradient]] composes it of operators, plus 4 if the operator
+    * may serve several calls.
+    */
   def flags(): Int
 
   /** @param ins the shapes of the inputs, null where the rank is unknown
+    * @param outs those of the outputs
     * @return the shapes of all arrays
     */
-  def inferShapes(ins: Array[Array[Long]]): Array[Array[Long]]
+  def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]]
 
   /** @param ins type codes of the inputs, -1 where unknown
     * @return type codes of all arrays

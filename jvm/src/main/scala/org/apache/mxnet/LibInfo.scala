@@ -368,6 +368,9 @@ private[mxnet] final class LibInfo {
   /** Infers dtypes; see [[symbolInferShape]]. */
   @native def symbolInferType(handle: Long, keys: Array[String], dtypes: Array[Int]): InferredTypes
 
+  /** Whether all operators of a symbol can run; it is an error if a user-defined one is not there. */
+  @native def symbolCheckReady(handle: Long): Unit
+
   /** A human-readable listing of the graph. */
   @native def symbolPrint(handle: Long): String
 

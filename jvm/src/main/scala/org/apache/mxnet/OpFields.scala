@@ -12,22 +12,22 @@ private[mxnet] object OpFields {
     */
   def read(op: UserDefinedCustomOp): Map[String, Any] =
     fields(op.getClass).flatMap { field =>
-      val value = accessible(field, op).get(op)
+      val value = field.get(op)
       if (Modifier.isFinal(field.getModifiers) && !OpProperties.canSave(value)) None else Some(field.getName -> value)
     }.toMap
 
   /** Sets the fields of these names. */
   def write(op: UserDefinedCustomOp, properties: Map[String, Any]): Unit = {
-    val known = fields(op.getClass).map(field => field.getName -> field).toMap
+    val byName = fields(op.getClass).map(field => field.getName -> field).toMap
     properties.foreach { case (name, value) =>
-      val field = known.getOrElse(
+      val field = byName.getOrElse(
         name,
         throw new MXNetError(
           s"operator ${op.opName} has no property '$name'; the fields of ${op.getClass.getName} are " +
-            s"${known.keys.toSeq.sorted.mkString(", ")}: the graph was saved with another version of the class"
+            s"${byName.keys.toSeq.sorted.mkString(", ")}: the graph was saved with another version of the class"
         )
       )
-      try accessible(field, op).set(op, value)
+      try field.set(op, value)
       catch {
         case _: IllegalArgumentException =>
           val kind = if (value == null) "null" else value.getClass.getSimpleName
@@ -39,24 +39,32 @@ private[mxnet] object OpFields {
     }
   }
 
-  private def fields(cls: Class[_]): Seq[Field] = {
-    val classes = Iterator.iterate[Class[_]](cls)(_.getSuperclass).takeWhile(c => c != null && c != classOf[UserDefinedCustomOp])
-    val all = classes.toSeq.reverse.flatMap(_.getDeclaredFields)
-    all.filterNot { field =>
-      val modifiers = field.getModifiers
-      Modifier.isStatic(modifiers) || Modifier.isTransient(modifiers) || field.isSynthetic || field.getName.contains("$")
+  private val known = new ClassValue[Seq[Field]] {
+    override def computeValue(cls: Class[_]): Seq[Field] = {
+      val classes =
+        Iterator.iterate[Class[_]](cls)(_.getSuperclass).takeWhile(c => c != null && c != classOf[UserDefinedCustomOp])
+      classes.toSeq.reverse.flatMap(_.getDeclaredFields).filter(isProperty).map(accessible)
     }
   }
 
-  private def accessible(field: Field, op: UserDefinedCustomOp): Field =
+  private def fields(cls: Class[_]): Seq[Field] = known.get(cls)
+
+  private def isProperty(field: Field): Boolean = {
+    val modifiers = field.getModifiers
+    !Modifier.isStatic(modifiers) && !Modifier.isTransient(modifiers) && !field.isSynthetic && !field.getName.contains(
+      "$"
+    )
+  }
+
+  private def accessible(field: Field): Field =
     try {
       field.setAccessible(true)
       field
     } catch {
       case _: InaccessibleObjectException =>
         throw new MXNetError(
-          s"operator ${op.opName}: the module of ${op.getClass.getName} does not let its fields be read: open the package, " +
-            "or override propertiesForFunction and setPropertiesForFunction"
+          s"the module of ${field.getDeclaringClass.getName} does not let the fields of the operator be read: open the " +
+            "package, or override propertiesForFunction and setPropertiesForFunction"
         )
     }
 }

@@ -17,7 +17,8 @@ private[mxnet] object OpProperties {
 
   /** The properties as text, in the order of their names. */
   def toJson(op: String, properties: Map[String, Any]): String = {
-    if (properties == null) throw new MXNetError(s"operator $op: propertiesForFunction returned null: return an empty map")
+    if (properties == null)
+      throw new MXNetError(s"operator $op: propertiesForFunction returned null: return an empty map")
     fieldsToJson(properties.map { case (name, value) => name -> tagged(op, name, value) })
   }
 
@@ -54,7 +55,8 @@ private[mxnet] object OpProperties {
 
   private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
     case (key: String, value) => key -> tagged(op, s"$name.$key", value)
-    case (key, _)             => throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is no string")
+    case (key, _)             =>
+      throw new MXNetError(s"operator $op: property '$name' is a map with the key $key, which is no string")
   })
 
   private def unsupported(op: String, name: String, value: Any): Nothing = throw new MXNetError(
@@ -64,10 +66,10 @@ private[mxnet] object OpProperties {
 
   private def quote(text: String): String = text.iterator
     .map {
-      case '"'                   => "\\\""
-      case '\\'                  => "\\\\"
+      case '"'                     => "\\\""
+      case '\\'                    => "\\\\"
       case c if c < ' ' || c > '~' => f"\\u${c.toInt}%04x"
-      case c                     => c.toString
+      case c                       => c.toString
     }
     .mkString("\"", "", "\"")
 
@@ -107,11 +109,13 @@ private[mxnet] object OpProperties {
   private def arrayPayload(array: Array[_]): String =
     if (array.getClass.getComponentType.isPrimitive) quote(array.iterator.map(scalarText).mkString(","))
     else
-      array.iterator.map {
-        case null            => "null"
-        case inner: Array[_] => arrayPayload(inner)
-        case scalar          => quote(scalarText(scalar))
-      }.mkString("[", ", ", "]")
+      array.iterator
+        .map {
+          case null            => "null"
+          case inner: Array[_] => arrayPayload(inner)
+          case scalar          => quote(scalarText(scalar))
+        }
+        .mkString("[", ", ", "]")
 
   private def untagged(op: String, name: String, value: Any): Any = {
     def damaged: Nothing = throw new MXNetError(s"operator $op: property '$name' of the graph cannot be read: $value")
@@ -121,8 +125,9 @@ private[mxnet] object OpProperties {
         (tag, payload) match {
           case ("null", _)                      => null
           case ("map", entries: Map[_, _])      => restored(op, name, entries)
-          case ("java-map", entries: Map[_, _]) => new java.util.TreeMap[String, Any](restored(op, name, entries).asJava)
-          case _                                =>
+          case ("java-map", entries: Map[_, _]) =>
+            new java.util.TreeMap[String, Any](restored(op, name, entries).asJava)
+          case _ =>
             try decode(tag, payload).getOrElse(damaged)
             catch { case _: IllegalArgumentException => damaged }
         }
@@ -134,8 +139,8 @@ private[mxnet] object OpProperties {
     entries.map { case (key, value) => key.toString -> untagged(op, s"$name.$key", value) }
 
   private def decode(tag: String, payload: Any): Option[Any] = payload match {
-    case null                                   => Some(null)
-    case text: String if tag.endsWith("[]")     =>
+    case null                               => Some(null)
+    case text: String if tag.endsWith("[]") =>
       val component = tag.dropRight(2)
       if (!componentClass(component).exists(_.isPrimitive)) None
       else filled(component, if (text.isEmpty) Nil else text.split(",", -1).toSeq)

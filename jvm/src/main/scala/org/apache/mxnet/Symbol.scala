@@ -304,6 +304,9 @@ class Symbol private[mxnet] (address: SymbolHandle) extends NativeResource with 
       op.outputs
     }
 
+  /** An error if an operator of the graph is not there, which says how to supply it. */
+  private[mxnet] def checkReady(): Unit = native(_LIB.symbolCheckReady)
+
   /** A listing of the graph for people. */
   def debugStr: String = native(_LIB.symbolPrint)
 

@@ -91,6 +91,7 @@ trait SymbolSimpleBind { self: Symbol =>
 
   /** The shapes of all arguments and auxiliary states, or an error that names those that stay unknown. */
   private def shapesOrExplain(known: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    checkReady()
     val (argShapes, _, auxShapes) = inferShape(known)
     if (argShapes == null) {
       val unknown = listArguments().zip(inferShapePartial(known)._1).collect {

@@ -11,6 +11,16 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     extends HostOperator {
   private val inputCount: Int = number("num_inputs").getOrElse(1)
 
+  /** The node's properties if nobody can change them. */
+  private val constant: Option[Map[String, Any]] =
+    attributes
+      .get("properties")
+      .map(OpProperties.fromJson(name, _))
+      .filter(_.values.forall {
+        case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] => false
+        case _                                                   => true
+      })
+
   /** Answers what the engine asks about shapes and types. */
   private val model = newInstance()
   private val inputs = checkedNames("inputNames", model.inputNames(inputCount), inputCount)
@@ -28,7 +38,10 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
   private def newInstance(): UserDefinedCustomOp = {
     val op = make()
     op.inputCount = inputCount
-    attributes.get("properties").foreach(text => op.setPropertiesForFunction(OpProperties.fromJson(name, text)))
+    attributes.get("properties").foreach { text =>
+      // Arrays and maps are made anew for each instance, so that nothing is shared.
+      op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
+    }
     op.configureFromArguments()
     op
   }
@@ -67,26 +80,40 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     case _ => states
   }
 
-  override def flags(): Int = 3
+  override def flags(): Int = 7
 
   private def isKnown(dims: Array[Long]): Boolean =
     dims != null && (if (_LIB.isNumpyShape()) dims.forall(_ >= 0) else dims.nonEmpty && dims.forall(_ > 0))
 
-  override def inferShapes(ins: Array[Array[Long]]): Array[Array[Long]] = model.synchronized {
-    if (!ins.forall(isKnown)) ins ++ new Array[Array[Long]](outputCount + states.length)
+  /** The shapes of the inputs, completed by what the operator infers from the others and from the outputs. */
+  private def completed(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
+    if (ins.forall(isKnown)) ins
     else {
-      val shapes = ins.map(Shape.fromLongs)
-      val context = new OpContext(shapes.toIndexedSeq, null, null, null)
-      model.context = context
-      try {
-        val outputs =
-          if (model.isInplaceCall) shapes.take(outputCount)
-          else checked("calculateOutputShape", model.calculateOutputShape(context), outputCount)
-        val kept = checked("calculateStateShapes", model.calculateStateShapes(), states.length)
-        ins ++ outputs.map(_.toLongs) ++ kept.map(_.toLongs)
-      } finally model.context = null
+      def shapes(all: Array[Array[Long]]): Array[Shape] =
+        all.map(dims => if (isKnown(dims)) Shape.fromLongs(dims) else null)
+      val inferred = model.inferInputShapes(shapes(ins), shapes(outs))
+      if (inferred == null || inferred.length != inputCount)
+        fail(s"inferInputShapes must return a shape, or null, for each of $inputCount inputs")
+      ins.lazyZip(inferred).map((dims, shape) => if (isKnown(dims) || shape == null) dims else shape.toLongs)
     }
-  }
+
+  override def inferShapes(known: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]] =
+    model.synchronized {
+      val ins = completed(known, outs)
+      if (!ins.forall(isKnown)) ins ++ new Array[Array[Long]](outputCount + states.length)
+      else {
+        val shapes = ins.map(Shape.fromLongs)
+        val context = new OpContext(shapes.toIndexedSeq, null, null, null)
+        model.context = context
+        try {
+          val outputs =
+            if (model.isInplaceCall) shapes.take(outputCount)
+            else checked("calculateOutputShape", model.calculateOutputShape(context), outputCount)
+          val kept = checked("calculateStateShapes", model.calculateStateShapes(), states.length)
+          ins ++ outputs.map(_.toLongs) ++ kept.map(_.toLongs)
+        } finally model.context = null
+      }
+    }
 
   override def inferTypes(ins: Array[Int]): Array[Int] = model.synchronized {
     val first = ins.find(_ != DType.Unknown.id)
@@ -116,7 +143,9 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     val gradients = new NameManager().withScope(AttrScope().withScope(op.doDiff(flows)))
     if (gradients == null) fail("doDiff returned null: return one gradient for each input")
     if (gradients.length != inputCount) fail(s"doDiff returned ${gradients.length} gradients for $inputCount inputs")
-    gradients.map(gradient => if (gradient == null) 0L else gradient.native(handle => _LIB.symbolCreateGroup(Array(handle))))
+    gradients.map(gradient =>
+      if (gradient == null) 0L else gradient.native(handle => _LIB.symbolCreateGroup(Array(handle)))
+    )
   }
 
   override def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): HostInstance =
@@ -127,8 +156,12 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
   *
   * @param shapes the shapes of the inputs
   */
-private[mxnet] final class UdfInstance(name: String, op: UserDefinedCustomOp, shapes: IndexedSeq[Shape], outputCount: Int)
-    extends HostInstance {
+private[mxnet] final class UdfInstance(
+    name: String,
+    op: UserDefinedCustomOp,
+    shapes: IndexedSeq[Shape],
+    outputCount: Int
+) extends HostInstance {
   private val isInPlace = op.isInplaceCall
   private var context: OpContext = _
   private var inputs: Array[NDArray] = _
@@ -162,7 +195,8 @@ private[mxnet] final class UdfInstance(name: String, op: UserDefinedCustomOp, sh
   private def copyOwn(i: Int): Unit = {
     val (made, wanted) = (outputs(i), lent(i))
     outputs(i) = wanted
-    if (made == null) throw new MXNetError(s"operator $name: exec set output $i to null: write into it, or set an array")
+    if (made == null)
+      throw new MXNetError(s"operator $name: exec set output $i to null: write into it, or set an array")
     if (made.shape != wanted.shape || made.dtype != wanted.dtype)
       throw new MXNetError(
         s"operator $name: exec made output $i of shape ${made.shape} and type ${made.dtype}, but calculateOutputShape and " +

@@ -68,6 +68,15 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
     */
   def calculateOutputShape(context: OpContext): Array[Shape] = calculateOutputShape()
 
+  /** The shapes of inputs that follow from what is known of the others and of the outputs, for inputs whose shape is not
+    * given, such as weights.
+    *
+    * @param inputs the shapes of the inputs, null where unknown
+    * @param outputs the shapes of the outputs, null where unknown
+    * @return the shapes of the inputs, null where they stay unknown; by default what is known already
+    */
+  def inferInputShapes(inputs: Array[Shape], outputs: Array[Shape]): Array[Shape] = inputs
+
   /** The shapes of the auxiliary states, from [[inputShapes]]; by default those of scalars. */
   def calculateStateShapes(): Array[Shape] = stateNames.map(_ => Shape(1))
 
@@ -146,9 +155,13 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
   private def current: OpContext =
     if (context != null) context
     else
-      throw new MXNetError(s"operator $opName: there are no arrays and shapes of inputs but while it runs or infers shapes")
+      throw new MXNetError(
+        s"operator $opName: there are no arrays and shapes of inputs but while it runs or infers shapes"
+      )
 
-  /** Applies the operator to symbols. Auxiliary states may follow the inputs; what is left out becomes a variable. */
+  /** Applies the operator to symbols. What is left out becomes a variable; symbols of auxiliary states may follow the
+    * inputs of an operator with a number of inputs of its own.
+    */
   @varargs def apply(symbols: Symbol*): Symbol = UserOperators.compose(this, null, symbols.toArray)
 
   /** As [[apply]], with a name for the node. */

@@ -102,8 +102,9 @@ private[mxnet] object UserOperators {
 
   /** Makes sure that the class of an operator can be found by its name. */
   private def ensureRegistered(op: UserDefinedCustomOp): Unit = op match {
-    case function: UserFunction => register(op.opName, function.definition)
-    case _                      =>
+    case function: UserFunction =>
+      if (definitions.get(op.opName) ne function.definition) register(op.opName, function.definition)
+    case _ =>
       val name = op.opName
       val known = definitions.get(name)
       val isKnown = known match {
@@ -125,23 +126,25 @@ private[mxnet] object UserOperators {
     else fixed :+ ("properties" -> OpProperties.toJson(op.opName, properties))
   }
 
-  /** How many of the given arrays or symbols are inputs: those that are more than the operator takes are its states. */
-  private def inputCount(op: UserDefinedCustomOp, count: Int): Int = {
+  /** How many of the given arrays or symbols are inputs; those that are more than the operator takes are its states.
+    *
+    * @param otherwise the number for an operator that takes any number of inputs
+    */
+  private def inputCount(op: UserDefinedCustomOp, count: Int, otherwise: Int): Int = {
     val (fixed, states) = (op.getNumInputs, op.stateNames.length)
-    if (fixed < 0) math.max(count - states, math.min(count, 1))
-    else if (count <= fixed + states) fixed
-    else {
-      val more = if (states == 0) "" else s" and $states auxiliary states"
+    val more = if (states == 0) "" else s" and $states auxiliary states"
+    if (fixed >= 0 && count > fixed + states)
       throw new MXNetError(s"operator ${op.opName} takes $fixed inputs$more, but $count were given")
-    }
+    if (otherwise < 0)
+      throw new MXNetError(s"operator ${op.opName} takes inputs$more, but only $count arrays were given")
+    if (fixed >= 0) fixed else otherwise
   }
 
   /** The symbol of an operator's outputs. */
   def compose(op: UserDefinedCustomOp, name: String, symbols: Array[Symbol]): Symbol = {
     ensureRegistered(op)
-    val inputs =
-      if (op.getNumInputs < 0 && op.stateNames.nonEmpty && symbols.length <= op.stateNames.length) symbols.length
-      else inputCount(op, symbols.length)
+    // What is left out becomes variables, states above all.
+    val inputs = inputCount(op, symbols.length, symbols.length)
     val node = NameManager.current.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
     val symbol = Symbol.createFromListedSymbols(custom, node)(symbols, attributes(op, inputs).toMap)
     op.argumentSymbols = symbols.take(inputs)
@@ -154,7 +157,7 @@ private[mxnet] object UserOperators {
   /** Runs an operator on arrays. */
   def invoke(op: UserDefinedCustomOp, arrays: Array[NDArray]): NDArrayFuncReturn = {
     ensureRegistered(op)
-    val inputs = inputCount(op, arrays.length)
+    val inputs = inputCount(op, arrays.length, arrays.length - op.stateNames.length)
     NDArray.invoke(customOp, arrays, null, attributes(op, inputs))
   }
 

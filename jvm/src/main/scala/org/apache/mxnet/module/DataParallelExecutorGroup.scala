@@ -172,6 +172,7 @@ class DataParallelExecutorGroup private[module] (
     }
 
   private def inferShapes(inputs: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape], IndexedSeq[Shape]) = {
+    symbol.checkReady()
     val shapes = symbol.inferShape(inputs)
     require(
       shapes._1 != null,

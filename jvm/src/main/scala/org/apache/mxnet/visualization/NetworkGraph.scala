@@ -1,5 +1,7 @@
 package org.apache.mxnet.visualization
 
+import scala.util.Try
+
 import org.apache.mxnet.util.Json
 import org.apache.mxnet.{MXNetError, Model, Shape, Symbol}
 
@@ -85,14 +87,17 @@ private[mxnet] object NetworkGraph {
   private def inferShapes(symbol: Symbol, shape: Map[String, Shape]): Map[String, Shape] = {
     val internals = symbol.getInternals()
     try {
-      val (argShapes, outShapes, auxShapes) = internals.inferShape(shape)
+      // Where an operator of the user's is missing, what can be inferred is shown.
+      val complete = Try(symbol.checkReady()).isSuccess
+      val (argShapes, outShapes, auxShapes) =
+        if (complete) internals.inferShape(shape) else internals.inferShapePartial(shape)
       require(
         outShapes != null,
         s"the shapes of the network cannot be inferred from ${shape.mkString(", ")}; give the shapes of all its inputs"
       )
       (internals.listOutputs().zip(outShapes) ++
         internals.listArguments().zip(argShapes) ++
-        internals.listAuxiliaryStates().zip(auxShapes)).toMap
+        internals.listAuxiliaryStates().zip(auxShapes)).filter(complete || _._2.length > 0).toMap
     } finally internals.dispose()
   }
 

@@ -10,21 +10,47 @@ class OpPropertiesSuite extends munit.FunSuite {
 
   /** Arrays as sequences and with their types, so that they can be compared. */
   private def comparable(value: Any): Any = value match {
-    case array: Array[_]             => (array.getClass.getName, array.toSeq.map(comparable))
-    case map: Map[_, _]              => map.map { case (key, inner) => key -> comparable(inner) }
-    case map: java.util.Map[_, _]    => ("java", map.toString)
-    case number: Double              => ("double", java.lang.Double.doubleToLongBits(number))
-    case number: Float               => ("float", java.lang.Float.floatToIntBits(number))
+    case array: Array[_]               => (array.getClass.getName, array.toSeq.map(comparable))
+    case map: Map[_, _]                => map.map { case (key, inner) => key -> comparable(inner) }
+    case map: java.util.Map[_, _]      => ("java", map.toString)
+    case number: Double                => ("double", java.lang.Double.doubleToLongBits(number))
+    case number: Float                 => ("float", java.lang.Float.floatToIntBits(number))
     case scalar: Any if scalar != null => (scalar.getClass.getName, scalar)
-    case nothing                     => nothing
+    case nothing                       => nothing
   }
 
   test("every kind of field comes back with its type and content") {
     val op = new Properties
     val saved = op.propertiesForFunction()
-    assertEquals(saved.keySet -- Set("fixed"), Set("flag", "byte", "short", "char", "int", "long", "float", "double",
-      "nan", "infinite", "text", "nothing", "shape", "scalar", "dtype", "flags", "floats", "empty", "chars", "texts",
-      "shapes", "matrix", "map", "javaMap"))
+    assertEquals(
+      saved.keySet -- Set("fixed"),
+      Set(
+        "flag",
+        "byte",
+        "short",
+        "char",
+        "int",
+        "long",
+        "float",
+        "double",
+        "nan",
+        "infinite",
+        "text",
+        "nothing",
+        "shape",
+        "scalar",
+        "dtype",
+        "flags",
+        "floats",
+        "empty",
+        "chars",
+        "texts",
+        "shapes",
+        "matrix",
+        "map",
+        "javaMap"
+      )
+    )
     val restored = roundTrip(saved)
     assertEquals(comparable(restored), comparable(saved))
     val other = new Properties
@@ -51,10 +77,21 @@ class OpPropertiesSuite extends munit.FunSuite {
 
   test("damaged and hostile texts are errors, and name no class that is loaded") {
     val texts = Seq(
-      "{", "[]", "7", """{"a": 1}""", """{"a": {"int": "x"}}""", """{"a": {"int": "1", "b": "2"}}""",
-      """{"a": {"java.lang.Runtime": "1"}}""", """{"a": {"int[]": "1,,2"}}""", """{"a": {"float[][]": ["1", 2]}}""",
-      """{"a": {"byte": "300"}}""", """{"a": {"shape": "1,x"}}""", """{"a": {"dtype": "float7"}}""",
-      """{"a": {"char": "70000"}}""", """{"a": {"string[]": "x"}}""", """{"a": {"map": "x"}}"""
+      "{",
+      "[]",
+      "7",
+      """{"a": 1}""",
+      """{"a": {"int": "x"}}""",
+      """{"a": {"int": "1", "b": "2"}}""",
+      """{"a": {"java.lang.Runtime": "1"}}""",
+      """{"a": {"int[]": "1,,2"}}""",
+      """{"a": {"float[][]": ["1", 2]}}""",
+      """{"a": {"byte": "300"}}""",
+      """{"a": {"shape": "1,x"}}""",
+      """{"a": {"dtype": "float7"}}""",
+      """{"a": {"char": "70000"}}""",
+      """{"a": {"string[]": "x"}}""",
+      """{"a": {"map": "x"}}"""
     )
     texts.foreach { text =>
       val error = intercept[MXNetError](OpProperties.fromJson("op", text))

@@ -23,7 +23,11 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     val error = intercept[MXNetError](executor.forward())
     check(error, "'w'", "IllegalStateException", "on purpose")
     assert(error.getCause.isInstanceOf[IllegalStateException])
-    assert(error.getCause.getStackTrace.exists(frame => frame.getClassName.endsWith("Wrong") && frame.getMethodName == "exec"))
+    assert(
+      error.getCause.getStackTrace.exists(frame =>
+        frame.getClassName.endsWith("Wrong") && frame.getMethodName == "exec"
+      )
+    )
     intercept[MXNetError](executor.forward())
     val deep = intercept[MXNetError](bound("error").forward())
     assert(deep.getCause.isInstanceOf[StackOverflowError])
@@ -70,7 +74,11 @@ class UserOperatorSafetySuite extends munit.FunSuite {
   ).foreach { case (what, text) =>
     test(s"gradient: $what") {
       val symbol = new Wrong(what).named("w", x)
-      check(intercept[MXNetError](symbol.bind(cpu, Map("x" -> vector(1, 2)), Map("x" -> NDArray.zeros(2)))), "'w'", text)
+      check(
+        intercept[MXNetError](symbol.bind(cpu, Map("x" -> vector(1, 2)), Map("x" -> NDArray.zeros(2)))),
+        "'w'",
+        text
+      )
       val point = vector(1, 2)
       Autograd.attachGradient(point)
       val result = Autograd.record()(new Wrong(what).invoke(point).head)

@@ -45,7 +45,10 @@ class UserOperatorSuite extends munit.FunSuite {
   test("C49: constructors: empty, with one symbol, with several") {
     assertEquals(new TestAddUdf().args.length, 0)
     assertEquals(new TestAddUdf(Array(x, y)).args.toSeq, Seq(x, y))
-    assertEquals(run(Symbol.doUdf(new TestAddUdf(x, y)).head, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(4f, 6f)))
+    assertEquals(
+      run(Symbol.doUdf(new TestAddUdf(x, y)).head, "x" -> vector(1, 2), "y" -> vector(3, 4)),
+      Seq(Seq(4f, 6f))
+    )
     val single = new UserDefinedCustomOp(x) { def opName: String = "test_never_registered" }
     assertEquals(single.args.toSeq, Seq(x))
   }
@@ -62,9 +65,10 @@ class UserOperatorSuite extends munit.FunSuite {
     val scaled = x.doUdf(new Scale(3f)).head
     val composed = Symbol.api.Activation(data = new Square()(scaled * 2f + 1f) - y, act_type = "relu")
     assertEquals(run(composed, "x" -> vector(1, 0), "y" -> vector(1, 5)), Seq(Seq(48f, 0f)))
-    val two = Symbol.doUdf(new SumAndDifference(), "sd")
-    assertEquals(two.map(_.listOutputs()).toSeq.flatten, Seq("sd_output0", "sd_output1"))
-    assertEquals(two.head.listArguments(), IndexedSeq.empty[String])
+    val two = new SumAndDifference
+    assertEquals(two.named("sd", x, y).listOutputs(), IndexedSeq("sd_output0", "sd_output1"))
+    assertEquals(two.outputs.toSeq.flatMap(_.listOutputs()), Seq("sd_output0", "sd_output1"))
+    assertEquals(Symbol.doUdf(new TestAddUdf(x, y), "sum").toSeq.flatMap(_.listOutputs()), Seq("sum_output"))
   }
 
   test("C51: names of nodes and of inputs that are left out") {
@@ -98,6 +102,9 @@ class UserOperatorSuite extends munit.FunSuite {
   test("C54: output shapes come from the class") {
     val (_, outs, _) = new Rows()(x).inferShape(Map("x" -> Shape(5, 7)))
     assertEquals(outs, IndexedSeq(Shape(5)))
+    val quantized = new Quantizer(bits = 4)(Symbol.Variable("weight"))
+    val fc = Symbol.api.FullyConnected(data = x, weight = quantized, num_hidden = 4, no_bias = true)
+    assertEquals(fc.inferShape(Map("x" -> Shape(2, 3)))._1, IndexedSeq(Shape(2, 3), Shape(4, 3)))
     val (_, partial, _) = new Rows()(x).inferShapePartial(Map.empty[String, Shape])
     assertEquals(partial.head.length, 0)
     val executor = new Rows()(x).simpleBind(cpu, "null", Map("x" -> Shape(2, 3)))
@@ -105,7 +112,9 @@ class UserOperatorSuite extends munit.FunSuite {
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f))
   }
 
-  test("C54, C56: in place the outputs are the inputs, calculateOutputShape is not called, and the inputs stay as they are") {
+  test(
+    "C54, C56: in place the outputs are the inputs, calculateOutputShape is not called, and the inputs stay as they are"
+  ) {
     val input = vector(1, 2)
     val symbol = new InPlace()(x * 1f, y)
     assertEquals(run(symbol + x, "x" -> input, "y" -> vector(10, 20)), Seq(Seq(13f, 26f)))
@@ -230,8 +239,11 @@ class UserOperatorSuite extends munit.FunSuite {
     val (args, _, _) = loaded.inferShapePartial(Map("x" -> Shape(2)))
     assertEquals(args.head, Shape(2))
     val internals = loaded.getInternals()
-    val inferred = internals.inferShapePartial(Map("x" -> Shape(2)))._2(internals.listOutputs().indexWhere(_.contains("mul")))
+    val inferred =
+      internals.inferShapePartial(Map("x" -> Shape(2)))._2(internals.listOutputs().indexWhere(_.contains("mul")))
     assertEquals(inferred, Shape(2))
+    val summary = Visualization.summary(loaded, Map("x" -> Shape(2), "y" -> Shape(2)))
+    assert(summary.contains("sd (of_nobody)"), summary)
     val error = intercept[MXNetError](loaded.simpleBind(cpu, "null", Map("x" -> Shape(2), "y" -> Shape(2))))
     Seq("of_nobody", "sd", "@UserDefinedOp", "Operator.register").foreach { part =>
       assert(error.getMessage.contains(part), error.getMessage)
@@ -261,7 +273,8 @@ class UserOperatorSuite extends munit.FunSuite {
   }
 
   test("C60: what goes wrong is an error that names operator, node and the way out; see UserOperatorSafetySuite") {
-    val error = intercept[MXNetError](new TestAddUdf().named("t", x, y).inferShape(Map("x" -> Shape(2), "y" -> Shape(3))))
+    val error =
+      intercept[MXNetError](new TestAddUdf().named("t", x, y).inferShape(Map("x" -> Shape(2), "y" -> Shape(3))))
     Seq("t", "test_add_udf", "(2)", "(3)").foreach(part => assert(error.getMessage.contains(part), error.getMessage))
     assert(error.getCause.getStackTrace.exists(_.getClassName.endsWith("TestAddUdf")))
   }
@@ -317,7 +330,10 @@ class UserOperatorSuite extends munit.FunSuite {
     assert(GradCheck(new SumAndDifference, Seq(vector(1, 2), vector(3, 4))).isCorrect)
     val filter = new examples.operators.BilateralFilter(2, 1f, 0.4f)
     val signal = NDArray.array(Array.tabulate(14)(i => math.sin(i * 1.7).toFloat), Shape(2, 7))
-    assertEquals(GradCheck(filter, Seq(signal)).toString, "the gradient of operator bilateral_filter_1d agrees with finite differences at 14 elements")
+    assertEquals(
+      GradCheck(filter, Seq(signal)).toString,
+      "the gradient of operator bilateral_filter_1d agrees with finite differences at 14 elements"
+    )
     val wrong = GradCheck(new Wrong("wrong gradient"), Seq(NDArray.ones(2, 2)))
     assertEquals(wrong.mismatches.length, 4)
     assertEquals(wrong.mismatches(1).index, Vector(0, 1))

@@ -1,0 +1,135 @@
+package org.apache.mxnet.udf
+
+import java.util.concurrent.ConcurrentLinkedQueue
+
+import org.apache.mxnet._
+
+/** The released package's way to define operators: `CustomOp`, `CustomOpProp`, `Operator.register`. */
+class CustomOpSuite extends munit.FunSuite {
+  private val cpu = Context.cpu()
+
+  private def custom(data: Symbol, opType: String, params: (String, Any)*): Symbol =
+    Symbol.Custom(name = opType)(data)(Map[String, Any]("op_type" -> opType) ++ params)
+
+  test("a softmax loss, as in the released examples, in forward and backward") {
+    Operator.register("custom_softmax", new SoftmaxProp)
+    val net = custom(Symbol.Variable("data"), "custom_softmax")
+    assertEquals(net.listArguments(), IndexedSeq("data", "custom_softmax_label"))
+    assertEquals(net.inferShape(Map("data" -> Shape(2, 3)))._1(1), Shape(2))
+    val executor = net.simpleBind(cpu, "write", Map("data" -> Shape(2, 3)))
+    executor.argDict("data").set(Array(1f, 2f, 3f, 0f, 0f, 0f))
+    executor.argDict("custom_softmax_label").set(Array(2f, 0f))
+    executor.forward(isTrain = true)
+    executor.backward()
+    val reference = NDArray.api.SoftmaxActivation(executor.argDict("data")).head.toArray
+    executor.outputs(0).toArray.lazyZip(reference).foreach((a, b) => assertEqualsFloat(a, b, 1e-6f))
+    val expected = reference.clone()
+    expected(2) -= 1f
+    expected(3) -= 1f
+    executor.gradDict("data").toArray.lazyZip(expected).foreach((a, b) => assertEqualsFloat(a, b, 1e-6f))
+  }
+
+  test("every node has properties of its own, and every executor an operator of its own") {
+    Operator.register("custom_factor", new FactorProp)
+    val x = Symbol.Variable("x")
+    val net = custom(x, "custom_factor", "factor" -> 2) + Symbol.Custom(name = "other")(x)(
+      Map[String, Any]("op_type" -> "custom_factor", "factor" -> 10)
+    )
+    val gradient = NDArray.zeros(2)
+    FactorProp.made.clear()
+    val executor = net.bind(cpu, Map("x" -> NDArray.ones(2)), Map("x" -> gradient))
+    (1 to 2).foreach { _ =>
+      executor.forward(isTrain = true)
+      executor.backward(NDArray.ones(2))
+    }
+    assertEquals(executor.outputs(0).toArray.toSeq, Seq(12f, 12f))
+    assertEquals(gradient.toArray.toSeq, Seq(12f, 12f))
+    assertEquals(FactorProp.made.size, 2)
+  }
+
+  test("on arrays, with autograd, and with an error in backward") {
+    Operator.register("custom_factor", new FactorProp)
+    val x = NDArray.ones(2)
+    Autograd.attachGradient(x)
+    def call(factor: String): NDArray =
+      Autograd.record()(NDArray.Custom(Map[String, Any]("op_type" -> "custom_factor", "factor" -> factor))(x).head)
+    Autograd.backward(call("3"))
+    assertEquals(Autograd.gradient(x).toArray.toSeq, Seq(3f, 3f))
+    val error = intercept[MXNetError](Autograd.backward(call("-1")))
+    assert(error.getMessage.contains("custom_factor") && error.getMessage.contains("negative"), error.getMessage)
+    assert(error.getCause.isInstanceOf[IllegalStateException])
+    val unknown = intercept[MXNetError](NDArray.Custom(Map[String, Any]("op_type" -> "of_nobody"))(x))
+    assert(unknown.getMessage.contains("'of_nobody' is not registered"), unknown.getMessage)
+  }
+
+  test("assign knows the requests") {
+    val op = new FactorProp().createOperator("cpu(0)", Array(), Array())
+    val target = NDArray.ones(1)
+    Seq("write" -> 2f, "add" -> 4f, "null" -> 4f, "inplace" -> 2f).foreach { case (req, expected) =>
+      op.assign(target, req, NDArray.full(Shape(1), 2f))
+      assertEquals((req, target.toScalar), (req, expected))
+    }
+    intercept[MXNetError](op.assign(target, "sum", target))
+  }
+}
+
+/** Softmax with the gradient of the cross entropy. */
+class SoftmaxProp(needTopGrad: Boolean = false) extends CustomOpProp(needTopGrad) {
+  override def listArguments(): Array[String] = Array("data", "label")
+  override def inferShape(inShape: Array[Shape]): (Array[Shape], Array[Shape], Array[Shape]) =
+    (Array(inShape(0), Shape(inShape(0)(0))), Array(inShape(0)), null)
+  override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = new CustomOp {
+    override def forward(
+        isTrain: Boolean,
+        req: Array[String],
+        inData: Array[NDArray],
+        outData: Array[NDArray],
+        aux: Array[NDArray]
+    ): Unit = assign(outData(0), req(0), NDArray.api.SoftmaxActivation(inData(0)))
+
+    override def backward(
+        req: Array[String],
+        outGrad: Array[NDArray],
+        inData: Array[NDArray],
+        outData: Array[NDArray],
+        inGrad: Array[NDArray],
+        aux: Array[NDArray]
+    ): Unit = {
+      val right = NDArray.api.one_hot(inData(1), depth = outData(0).shape(1))
+      assign(inGrad(0), req(0), outData(0) - right)
+    }
+  }
+}
+
+/** x times a factor; negative factors have no gradient. */
+class FactorProp extends CustomOpProp(true) {
+  override def createOperator(ctx: String, inShapes: Array[Array[Int]], inDtypes: Array[Int]): CustomOp = {
+    val factor = kwargs.getOrElse("factor", "1").toFloat
+    FactorProp.made.add(factor)
+    new CustomOp {
+      override def forward(
+          isTrain: Boolean,
+          req: Array[String],
+          inData: Array[NDArray],
+          outData: Array[NDArray],
+          aux: Array[NDArray]
+      ): Unit = assign(outData(0), req(0), inData(0) * factor)
+
+      override def backward(
+          req: Array[String],
+          outGrad: Array[NDArray],
+          inData: Array[NDArray],
+          outData: Array[NDArray],
+          inGrad: Array[NDArray],
+          aux: Array[NDArray]
+      ): Unit = {
+        if (factor < 0) throw new IllegalStateException("negative")
+        assign(inGrad(0), req(0), outGrad(0) * factor)
+      }
+    }
+  }
+}
+
+object FactorProp {
+  val made = new ConcurrentLinkedQueue[Float]
+}
