@@ -127,8 +127,8 @@ impl Case {
     /// Gradients of the inputs that are not mutable, for given gradients of the visible outputs; zeros where there is none.
     pub fn backward(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
         let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;
-        match self.def.grad {
-            Grad::None => Err(Error::NotDifferentiable(self.def.name.into())),
+        match self.def.gradient(&self.params) {
+            Grad::None | Grad::By(_) => Err(Error::NotDifferentiable(self.def.name.into())),
             Grad::Zero => Ok(self.differentiable(ins).map(zeros_like).collect()),
             Grad::Kernel(b, _) => self.backward_kernel(&b, ins, ograds, &outs),
             Grad::Compose(_) => self.backward_composed(ins, ograds),
@@ -137,7 +137,7 @@ impl Case {
 
     /// Gradients through the composed form; the first of [`Case::backward`] where there is no other.
     pub fn backward_composed(&self, ins: &[NDArray], ograds: &[NDArray]) -> Result<Vec<NDArray>> {
-        let (Grad::Compose(compose) | Grad::Kernel(_, Some(compose))) = self.def.grad else {
+        let (Grad::Compose(compose) | Grad::Kernel(_, Some(compose))) = self.def.gradient(&self.params) else {
             return self.backward(ins, ograds);
         };
         let outs = self.run(&ins.iter().map(copy_of).collect::<Vec<_>>())?;

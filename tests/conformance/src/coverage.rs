@@ -106,5 +106,6 @@ fn gradient(def: &OpDef) -> &'static str {
         Grad::Kernel(_, None) => "kernel",
         Grad::Kernel(_, Some(_)) => "kernel, composed",
         Grad::Compose(_) => "composed",
+        Grad::By(_) => "kernel or composed",
     }
 }
