@@ -54,12 +54,12 @@ pub trait HostOperator: Send + Sync {
     /// shape is not whole.
     fn infer_shape(&self, ins: &[Shape], outs: &[Shape]) -> Result<Inferred<Shape>>;
 
-    /// Element types of everything from what is known of the inputs' types; by default the first known one for all.
+    /// Element types of everything from what is known of the types of inputs and outputs; by default the first known one for all.
     ///
     /// # Errors
     /// Types that the operator does not take; see [`HostOperator::infer_shape`].
-    fn infer_dtype(&self, ins: &[Option<DType>]) -> Result<Inferred<Option<DType>>> {
-        let first = ins.iter().flatten().next().copied();
+    fn infer_dtype(&self, ins: &[Option<DType>], outs: &[Option<DType>]) -> Result<Inferred<Option<DType>>> {
+        let first = ins.iter().chain(outs).flatten().next().copied();
         Ok(Inferred {
             ins: ins.iter().map(|d| d.or(first)).collect(),
             outs: vec![first; self.outputs().len()],

@@ -210,10 +210,10 @@ fn infer_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     let inputs = p.inputs.len() - p.states.len();
     let Some(ins) = io.ins.get(..inputs) else { return Ok(()) };
     let Some(operator) = p.known()? else { return Ok(()) };
-    if inputs > 0 && ins.iter().all(Option::is_none) {
+    if inputs > 0 && ins.iter().chain(io.outs.iter()).all(Option::is_none) {
         return Ok(());
     }
-    let inferred = match operator.infer_dtype(ins) {
+    let inferred = match operator.infer_dtype(ins, io.outs) {
         Err(_) if ins.contains(&None) => return Ok(()),
         result => result?,
     };

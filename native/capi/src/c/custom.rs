@@ -281,7 +281,7 @@ impl HostOperator for Operator {
         Ok(self.cut(ranks.iter().zip(&shapes).map(read).collect::<Result<_>>()?))
     }
 
-    fn infer_dtype(&self, ins: &[Option<DType>]) -> Result<Inferred<Option<DType>>> {
+    fn infer_dtype(&self, ins: &[Option<DType>], _: &[Option<DType>]) -> Result<Inferred<Option<DType>>> {
         let (n_ins, n_outs, n_states) = self.counts();
         if !self.callbacks.has(prop::INFER_TYPE) {
             let first = ins.iter().flatten().next().copied();

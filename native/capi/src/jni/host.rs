@@ -84,7 +84,7 @@ impl Bridge {
             names: env.get_method_id(OPERATOR, jni_str!("names"), jni_sig!("(I)[Ljava/lang/String;"))?,
             flags: env.get_method_id(OPERATOR, jni_str!("flags"), jni_sig!("()I"))?,
             infer_shapes: env.get_method_id(OPERATOR, jni_str!("inferShapes"), jni_sig!("([[J[[J)[[J"))?,
-            infer_types: env.get_method_id(OPERATOR, jni_str!("inferTypes"), jni_sig!("([I)[I"))?,
+            infer_types: env.get_method_id(OPERATOR, jni_str!("inferTypes"), jni_sig!("([I[I)[I"))?,
             gradient: env.get_method_id(OPERATOR, jni_str!("gradient"), jni_sig!("([J[J[J)[J"))?,
             create: env.get_method_id(OPERATOR, jni_str!("create"), create)?,
             forward: env.get_method_id(INSTANCE, jni_str!("forward"), &run)?,
@@ -203,7 +203,7 @@ struct Operator {
     states: Vec<String>,
     flags: i32,
     shapes: Known<(bool, Vec<Shape>, Vec<Shape>), Inferred<Shape>>,
-    types: Known<Vec<Option<DType>>, Inferred<Option<DType>>>,
+    types: Known<(Vec<Option<DType>>, Vec<Option<DType>>), Inferred<Option<DType>>>,
 }
 
 /// The last answer to a question about shapes or types, which depends on nothing else: a graph asks the same one many times.
@@ -261,11 +261,15 @@ impl Operator {
         })
     }
 
-    fn ask_types(&self, ins: &[Option<DType>]) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+    fn ask_types(
+        &self,
+        ins: &[Option<DType>],
+        outs: &[Option<DType>],
+    ) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
         in_jvm(|env| {
-            let codes: Vec<i32> = ins.iter().map(|d| d.map_or(-1, DType::code)).collect();
-            let ins = new_ints(env, &codes)?;
-            let inferred = call_object(env, &self.object, bridge()?.infer_types, &[(&ins).into()])?;
+            let codes = |types: &[Option<DType>]| types.iter().map(|d| d.map_or(-1, DType::code)).collect::<Vec<_>>();
+            let (ins, outs) = (new_ints(env, &codes(ins))?, new_ints(env, &codes(outs))?);
+            let inferred = call_object(env, &self.object, bridge()?.infer_types, &[(&ins).into(), (&outs).into()])?;
             let inferred = env.cast_local::<JIntArray<'_>>(inferred)?;
             let codes = ints(env, &inferred, "types")?;
             self.cut(codes.into_iter().map(DType::from_code).collect(), "types")
@@ -290,8 +294,12 @@ impl HostOperator for Operator {
         self.shapes.or((semantics::is_numpy_shape(), ins.to_vec(), outs.to_vec()), || self.ask_shapes(ins, outs))
     }
 
-    fn infer_dtype(&self, ins: &[Option<DType>]) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
-        self.types.or(ins.to_vec(), || self.ask_types(ins))
+    fn infer_dtype(
+        &self,
+        ins: &[Option<DType>],
+        outs: &[Option<DType>],
+    ) -> ferromx_core::error::Result<Inferred<Option<DType>>> {
+        self.types.or((ins.to_vec(), outs.to_vec()), || self.ask_types(ins, outs))
     }
 
     fn reads_output_gradients(&self) -> bool {

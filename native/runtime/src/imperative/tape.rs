@@ -383,7 +383,7 @@ impl Recorded {
                 let known = tape.as_ref().and_then(|t| self.known(t));
                 inputs.push(known.unwrap_or_else(|| self.constant(value)));
             }
-            let first = self.graph.push(node.op.name, Action::Forward(node.op.clone()), inputs, node.attrs.clone());
+            let first = self.graph.push(node.op.title(), Action::Forward(node.op.clone()), inputs, node.attrs.clone());
             if let Some(cache) = &node.cache {
                 self.graph.nodes[first.node as usize].cache = cache.clone();
             }
@@ -593,7 +593,7 @@ impl<'g> Evaluator<'g> {
                             stored::backward_stored(op, backward, &inputs, &gradients, &wanted, is_train)
                         }
                     };
-                    let made = made.map_err(|e| e.in_operator(op.name, &node.name))?;
+                    let made = made.map_err(|e| e.in_operator(op.title(), &node.name))?;
                     made.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
                 }
             };

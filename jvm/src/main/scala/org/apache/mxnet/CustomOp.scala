@@ -166,7 +166,7 @@ private[mxnet] final class CustomOperator(name: String, prop: CustomOpProp) exte
     all("inferShape", prop.inferShape(ins.map(Shape.fromLongs)))(_.toLongs)
   }
 
-  override def inferTypes(ins: Array[Int]): Array[Int] = prop.synchronized {
+  override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = prop.synchronized {
     val first = ins.find(_ != DType.Unknown.id).getOrElse(DType.Unknown.id)
     val known = ins.map(id => DType.fromId(if (id == DType.Unknown.id) first else id))
     all[DType, Int]("inferType", prop.inferType(known))(_.id)

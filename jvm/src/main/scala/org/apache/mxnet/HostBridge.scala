@@ -20,9 +20,10 @@ private[mxnet] abstract class HostOperator {
   def inferShapes(ins: Array[Array[Long]], outs: Array[Array[Long]]): Array[Array[Long]]
 
   /** @param ins type codes of the inputs, -1 where unknown
+    * @param outs those of the outputs
     * @return type codes of all arrays
     */
-  def inferTypes(ins: Array[Int]): Array[Int]
+  def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int]
 
   /** Gradients of the inputs, from handles of symbols that belong to the receiver.
     *

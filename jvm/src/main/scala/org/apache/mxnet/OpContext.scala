@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
+import java.util.stream.IntStream
 
 import org.apache.mxnet.DType.DType
 
@@ -81,20 +82,23 @@ final class OpContext private[mxnet] (
   /** Calls `f` with stretches of an input as a Java array, an array of the same length for the same stretch of an output,
     * and that length: until all of the output is written. Loops over Java arrays become vector instructions, which those
     * over buffers do not, so this is the fastest way for short formulas. Both arrays are float32 and of as many elements.
+    *
+    * Long arrays are worked on by several threads at once, as by the engine's own operators: `f` must do nothing but
+    * compute the one array from the other.
     */
   def mapBlocks(inputIndex: Int, outputIndex: Int)(f: (Array[Float], Array[Float], Int) => Unit): Unit = {
     checkSizes("mapBlocks", inputIndex, outputIndex)
     val (from, to) = (floatInput(inputIndex), floatOutput(outputIndex))
-    while (to.hasRemaining) {
-      val length = math.min(OpContext.BlockSize, to.remaining)
-      from.get(inputBlock, 0, length)
-      f(inputBlock, outputBlock, length)
-      to.put(outputBlock, 0, length)
+    val count = to.capacity
+    if (count < 2 * OpContext.PartSize || OpContext.threads == 1) OpContext.blocks(from, to, 0, count, f)
+    else {
+      val parts = (count + OpContext.PartSize - 1) / OpContext.PartSize
+      IntStream.range(0, parts).parallel().forEach { part =>
+        val begin = part * OpContext.PartSize
+        OpContext.blocks(from, to, begin, math.min(count, begin + OpContext.PartSize), f)
+      }
     }
   }
-
-  private lazy val inputBlock = new Array[Float](OpContext.BlockSize)
-  private lazy val outputBlock = new Array[Float](OpContext.BlockSize)
 
   private def checkSizes(method: String, inputIndex: Int, outputIndex: Int): Unit = {
     val (from, to) = (input(inputIndex).size, output(outputIndex).size)
@@ -126,5 +130,40 @@ final class OpContext private[mxnet] (
 private object OpContext {
 
   /** Elements of a block: two of them stay in the fastest cache. */
-  val BlockSize = 2048
+  private val BlockSize = 2048
+
+  /** Elements that are worth another thread. */
+  val PartSize: Int = 1 << 16
+
+  /** How many threads the engine uses too. */
+  val threads: Int = Seq("MXNET_CPU_WORKER_NTHREADS", "OMP_NUM_THREADS")
+    .flatMap(sys.env.get)
+    .flatMap(_.trim.toIntOption)
+    .find(_ > 0)
+    .getOrElse(Runtime.getRuntime.availableProcessors)
+
+  private val scratch =
+    ThreadLocal.withInitial[(Array[Float], Array[Float])](() => (new Array(BlockSize), new Array(BlockSize)))
+
+  /** Computes the elements from `begin` until `end`. */
+  def blocks(
+      input: FloatBuffer,
+      output: FloatBuffer,
+      begin: Int,
+      end: Int,
+      f: (Array[Float], Array[Float], Int) => Unit
+  ): Unit = {
+    val (from, to) = (input.duplicate(), output.duplicate())
+    from.position(begin)
+    to.position(begin)
+    val (x, y) = scratch.get()
+    var at = begin
+    while (at < end) {
+      val length = math.min(BlockSize, end - at)
+      from.get(x, 0, length)
+      f(x, y, length)
+      to.put(y, 0, length)
+      at += length
+    }
+  }
 }

@@ -115,8 +115,9 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       }
     }
 
-  override def inferTypes(ins: Array[Int]): Array[Int] = model.synchronized {
-    val first = ins.find(_ != DType.Unknown.id)
+  /** Inputs of an unknown type get that of the others, or of the outputs. */
+  override def inferTypes(ins: Array[Int], outs: Array[Int]): Array[Int] = model.synchronized {
+    val first = (ins ++ outs).find(_ != DType.Unknown.id)
     val known = ins.map(id => if (id == DType.Unknown.id) first.getOrElse(id) else id)
     if (known.contains(DType.Unknown.id)) known ++ Array.fill(outputCount + states.length)(DType.Unknown.id)
     else {

@@ -16,9 +16,10 @@ class CustomOpSuite extends munit.FunSuite {
     val net = custom(Symbol.Variable("data"), "custom_softmax")
     assertEquals(net.listArguments(), IndexedSeq("data", "custom_softmax_label"))
     assertEquals(net.inferShape(Map("data" -> Shape(2, 3)))._1(1), Shape(2))
-    val executor = net.simpleBind(cpu, "write", Map("data" -> Shape(2, 3)))
-    executor.argDict("data").set(Array(1f, 2f, 3f, 0f, 0f, 0f))
-    executor.argDict("custom_softmax_label").set(Array(2f, 0f))
+    val scores = NDArray.array(Array(1f, 2f, 3f, 0f, 0f, 0f), Shape(2, 3))
+    val label = NDArray.array(Array(2f, 0f), Shape(2))
+    val gradients = Map("data" -> NDArray.zeros(2, 3))
+    val executor = net.bind(cpu, Map("data" -> scores, "custom_softmax_label" -> label), gradients)
     executor.forward(isTrain = true)
     executor.backward()
     val reference = NDArray.api.SoftmaxActivation(executor.argDict("data")).head.toArray
@@ -66,7 +67,7 @@ class CustomOpSuite extends munit.FunSuite {
     val op = new FactorProp().createOperator("cpu(0)", Array(), Array())
     val target = NDArray.ones(1)
     Seq("write" -> 2f, "add" -> 4f, "null" -> 4f, "inplace" -> 2f).foreach { case (req, expected) =>
-      op.assign(target, req, NDArray.full(Shape(1), 2f))
+      op.assign(target, req, NDArray.ones(1) * 2f)
       assertEquals((req, target.toScalar), (req, expected))
     }
     intercept[MXNetError](op.assign(target, "sum", target))

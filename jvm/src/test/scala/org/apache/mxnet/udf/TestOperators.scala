@@ -14,6 +14,14 @@ class Scale(var factor: Float) extends UserDefinedCustomOp {
   override def doDiff(gradients: Array[Symbol]): Array[Symbol] = Array(gradients(0) * factor)
 }
 
+/** `x + 1`, by blocks. */
+class Successor extends UserDefinedCustomOp {
+  def opName: String = "test_successor"
+  override def exec(context: OpContext): Unit = context.mapBlocks(0, 0) { (x, y, n) =>
+    (0 until n).foreach(i => y(i) = x(i) + 1f)
+  }
+}
+
 /** `x^2`, whose gradient is made of other user-defined operators. */
 @UserDefinedOp
 class Square extends UserDefinedCustomOp {

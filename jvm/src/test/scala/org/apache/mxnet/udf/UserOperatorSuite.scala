@@ -57,6 +57,11 @@ class UserOperatorSuite extends munit.FunSuite {
     val matrix = NDArray.array(Array(1f, 2f, 3f, 4f, 5f, 6f), Shape(2, 3))
     assertEquals(run(new Rows()(x), "x" -> matrix), Seq(Seq(6f, 15f)))
     assertEquals(run(new Square()(x), "x" -> vector(3, -1)), Seq(Seq(9f, 1f)))
+    Seq(1, 3000, 300001).foreach { size =>
+      val numbers = Array.tabulate(size)(_.toFloat)
+      val successors = run(new Successor()(x), "x" -> NDArray.array(numbers, Shape(size))).head
+      assert(successors.indices.forall(i => successors(i) == i + 1f), s"of $size")
+    }
     val both = run(new SumAndDifference()(x, y), "x" -> vector(5), "y" -> vector(3))
     assertEquals(both, Seq(Seq(8f), Seq(2f)))
   }
