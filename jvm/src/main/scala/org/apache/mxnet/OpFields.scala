@@ -39,6 +39,19 @@ private[mxnet] object OpFields {
     }
   }
 
+  /** The values of fields that attributes of their names give, as other programs write them: `3`, `0.5`, `True`, `(2, 2)`. */
+  def parse(op: UserDefinedCustomOp, attributes: Map[String, String]): Map[String, Any] =
+    fields(op.getClass).flatMap { field =>
+      attributes.get(field.getName).map { text =>
+        val name = field.getName
+        def unfit: Nothing = throw new MXNetError(
+          s"operator ${op.opName}: the attribute $name is '$text', but the field of ${op.getClass.getName} is a " +
+            field.getType.getSimpleName
+        )
+        name -> OpProperties.parse(field.getType, text).getOrElse(unfit)
+      }
+    }.toMap
+
   private val known = new ClassValue[Seq[Field]] {
     override def computeValue(cls: Class[_]): Seq[Field] = {
       val classes =

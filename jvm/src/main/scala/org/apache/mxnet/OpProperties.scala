@@ -12,6 +12,21 @@ import org.apache.mxnet.util.Json
   * rounded. Arrays of primitives are one text with commas, other arrays lists, maps objects.
   */
 private[mxnet] object OpProperties {
+
+  /** A value of a type from text as MXNet writes parameters. */
+  def parse(cls: Class[_], text: String): Option[Any] = {
+    val plain = text.trim
+    scalars.collectFirst { case (tag, boxed, component) if boxed == cls || component == cls => tag }.flatMap {
+      case "boolean" if plain == "1" || plain == "0" => Some(plain == "1")
+      case "boolean"                                 => plain.toLowerCase(java.util.Locale.ROOT).toBooleanOption
+      case "shape"                                   =>
+        scalar("shape", plain.stripPrefix("(").stripSuffix(")").replace(" ", "").stripSuffix(","))
+      case "char" if text.length == 1 => Some(text.head)
+      case "string"                   => Some(text)
+      case tag                        => scalar(tag, plain)
+    }
+  }
+
   private val allowed =
     "booleans, numbers, characters, strings, shapes, types of elements, arrays of these, and maps with strings as keys"
 

@@ -9,7 +9,11 @@ import org.apache.mxnet.DType.DType
   */
 private[mxnet] final class UdfOperator(name: String, attributes: Map[String, String], make: () => UserDefinedCustomOp)
     extends HostOperator {
-  private val inputCount: Int = number("num_inputs").getOrElse(1)
+  private val inputCount: Int = number("num_inputs").getOrElse {
+    // A node that another program made says nothing of it.
+    val fixed = make().getNumInputs
+    if (fixed < 0) 1 else fixed
+  }
 
   /** The node's properties if nobody can change them. */
   private val constant: Option[Map[String, Any]] =
@@ -38,9 +42,12 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
   private def newInstance(): UserDefinedCustomOp = {
     val op = make()
     op.inputCount = inputCount
-    attributes.get("properties").foreach { text =>
+    attributes.get("properties") match {
       // Arrays and maps are made anew for each instance, so that nothing is shared.
-      op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
+      case Some(text) => op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
+      case None       =>
+        val found = OpFields.parse(op, attributes)
+        if (found.nonEmpty) op.setPropertiesForFunction(found)
     }
     op.configureFromArguments()
     op

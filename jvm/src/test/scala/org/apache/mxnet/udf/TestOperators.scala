@@ -192,6 +192,16 @@ object Counting {
   val made = new AtomicInteger
 }
 
+/** `x` times a factor and the product of a shape, as a program without this class may name it. */
+@UserDefinedOp
+class Imported extends UserDefinedCustomOp {
+  var factor: Double = 1
+  var kernel: Shape = Shape(1)
+  def opName: String = "test_imported"
+  override def stateNames: Array[String] = Array("count")
+  override def exec(context: OpContext): Unit = context.map(0, 0)(_ * factor * kernel.product)
+}
+
 /** Two classes of one name. */
 @UserDefinedOp
 class FirstTwin extends UserDefinedCustomOp {

@@ -277,6 +277,21 @@ class UserOperatorSuite extends munit.FunSuite {
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f, 3f))
   }
 
+  test("C59: scanning serves models of other programs: plain attributes of a node become fields of the class") {
+    val json = Files.readString(Paths.get("tests/oracle/fixtures/custom-operator.json"))
+    def imported(factor: String): Symbol = Symbol.loadJson(
+      json.replace("scaled_by_python", "test_imported").replace("\"factor\": \"3\"", s"\"factor\": \"$factor\"")
+    )
+    val loaded = imported("3\", \"kernel\": \"(2, 5)")
+    assertEquals(loaded.listAuxiliaryStates(), IndexedSeq("mine_count"))
+    val executor = loaded.simpleBind(cpu, "null", Map("data" -> Shape(1, 2)))
+    executor.argDict("fc_bias").set(1f)
+    executor.forward()
+    assertEquals(values(executor.outputs(0)), Seq(30f, 30f, 30f))
+    val error = intercept[MXNetError](imported("three"))
+    assert(error.getMessage.contains("the attribute factor is 'three'"), error.getMessage)
+  }
+
   test("C60: what goes wrong is an error that names operator, node and the way out; see UserOperatorSafetySuite") {
     val error =
       intercept[MXNetError](new TestAddUdf().named("t", x, y).inferShape(Map("x" -> Shape(2), "y" -> Shape(3))))
