@@ -15,6 +15,16 @@ public class JavaCube extends UserDefinedCustomOp {
     this.factor = factor;
   }
 
+  /** Applies the operator, as Java does it. */
+  public static Symbol of(Symbol x) {
+    return new JavaCube(2f).apply(x);
+  }
+
+  /** Runs the operator on an array. */
+  public static NDArray of(NDArray x) {
+    return new JavaCube(1f).invoke(x).head();
+  }
+
   @Override
   public String opName() {
     return "java_cube";

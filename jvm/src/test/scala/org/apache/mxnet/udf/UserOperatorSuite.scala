@@ -148,7 +148,8 @@ class UserOperatorSuite extends munit.FunSuite {
     assertEquals(train(new Square()(x), "x" -> vector(3, -1)), (Seq(Seq(9f, 1f)), Map("x" -> Seq(6f, -2f))))
     val (_, gradients) = train(new SumAndDifference()(x, y), "x" -> vector(5), "y" -> vector(3))
     assertEquals(gradients, Map("x" -> Seq(2f), "y" -> Seq(0f)))
-    val cube = new JavaCube(2f)(x)
+    val cube = JavaCube.of(x)
+    assertEquals(values(JavaCube.of(vector(2, -3))), Seq(8f, -27f))
     assertEquals(train(cube, "x" -> vector(3, -1)), (Seq(Seq(54f, -2f)), Map("x" -> Seq(54f, 6f))))
   }
 
