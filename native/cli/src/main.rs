@@ -78,7 +78,7 @@ enum Onnx {
     Run {
         /// The folder of folders.
         dir: PathBuf,
-        /// Also writes exported.onnx: the export of what was imported.
+        /// Also writes exported.onnx, the export of what was imported, or export_error.txt.
         #[arg(long)]
         export: bool,
     },

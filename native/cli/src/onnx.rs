@@ -10,6 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::Array;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
+use ferromx_interop::ir::Model;
 use ferromx_interop::mapping::ast::Direction;
 use ferromx_interop::run::{self, Run};
 use ferromx_interop::{Error, Result, mapping, onnx};
@@ -137,8 +138,7 @@ pub fn run(dir: &Path, export: bool) -> Result<()> {
         remove_results(case)?;
         if let Err(e) = run_case(case, export) {
             failed += 1;
-            let path = case.join("error.txt");
-            std::fs::write(&path, format!("{e}\n")).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?;
+            write_text(&case.join("error.txt"), &format!("{e}\n"))?;
         }
     }
     say!("{} of {} models ran", cases.len() - failed, cases.len());
@@ -147,7 +147,7 @@ pub fn run(dir: &Path, export: bool) -> Result<()> {
 
 /// Removes what an earlier run left, so that nobody takes it for a result of this one.
 fn remove_results(case: &Path) -> Result<()> {
-    let mut old = vec![case.join("error.txt"), case.join("exported.onnx")];
+    let mut old = vec![case.join("error.txt"), case.join("exported.onnx"), case.join("export_error.txt")];
     old.extend((0..).map(|i| case.join(format!("output_{i}.npy"))).take_while(|p| p.exists()));
     for path in old.iter().filter(|p| p.exists()) {
         std::fs::remove_file(path).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?;
@@ -176,22 +176,32 @@ fn run_case(case: &Path, export: bool) -> Result<()> {
     for (i, array) in outputs.iter().enumerate() {
         npy::write(&case.join(format!("output_{i}.npy")), array)?;
     }
-    match how {
+    let exported = match how {
         _ if !export => Ok(()),
-        Run::Graph(imported) => export_case(case, &imported, &given),
+        Run::Graph(imported) => export_case(case, &model, &imported, &given),
         Run::Executed => Err(Error::unsupported(
             "the model was executed node by node, since its shapes depend on data: there is no graph that could be exported",
         )),
+    };
+    // The model ran, so this is no error of the case.
+    match exported {
+        Ok(()) => Ok(()),
+        Err(e) => write_text(&case.join("export_error.txt"), &format!("{e}\n")),
     }
 }
 
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    Ok(std::fs::write(path, text).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?)
+}
+
 /// Exports what was imported, for inputs of the shapes that were given.
-fn export_case(case: &Path, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
+fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
     let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
     let options = ExportOptions {
         shapes: inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
         dtypes: inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
         outputs: imported.outputs.clone(),
+        unused_inputs: model.graph.inputs.clone(),
         opset: None,
     };
     let model = export::export(&imported.symbol, &params, &options)?;

@@ -41,13 +41,14 @@ pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> R
 
 /// How a model was run.
 pub enum Run {
-    /// As a graph, which is here too.
+    /// As a graph, which is here too. It may hold the values of some inputs, see [`run`].
     Graph(Box<Imported>),
     /// Node by node, since its shapes depend on data.
     Executed,
 }
 
-/// Runs a model on inputs: as a planned graph where that is possible, node by node where shapes depend on data.
+/// Runs a model on inputs: as a planned graph where that is possible; as a graph that holds the values of those inputs that are whole
+/// numbers, truth values or single numbers where those decide its form; node by node where shapes depend on data.
 ///
 /// # Errors
 /// Inputs that are missing or do not fit, everything that cannot be mapped, those of the operators.
@@ -55,15 +56,25 @@ pub fn run(model: &Model, inputs: HashMap<String, NDArray>) -> Result<(Vec<NDArr
     for info in &model.graph.inputs {
         check_input(info, inputs.get(&info.name))?;
     }
-    let shape = |(name, array): (&String, &NDArray)| (name.clone(), array.shape().dims().to_vec());
-    let options = ImportOptions { shapes: inputs.iter().map(shape).collect(), ..ImportOptions::default() };
-    match import::import(model, &options) {
-        Ok(imported) if can_be_planned(&imported) => {
-            Ok((bind_and_run(&imported, &inputs)?, Run::Graph(Box::new(imported))))
+    let decides = |array: &NDArray| array.len() <= 1 || !array.dtype().is_float();
+    for with_values in [false, true] {
+        let mut options = ImportOptions::default();
+        for (name, array) in &inputs {
+            if with_values && decides(array) {
+                options.values.insert(name.clone(), array.clone());
+            } else {
+                options.shapes.insert(name.clone(), array.shape().dims().to_vec());
+            }
         }
-        Err(e) if !e.needs_values() => Err(e),
-        _ => Ok((import::execute(model, inputs)?, Run::Executed)),
+        match import::import(model, &options) {
+            Ok(imported) if can_be_planned(&imported) => {
+                return Ok((bind_and_run(&imported, &inputs)?, Run::Graph(Box::new(imported))));
+            }
+            Err(e) if !e.needs_values() => return Err(e),
+            _ => {}
+        }
     }
+    Ok((import::execute(model, inputs)?, Run::Executed))
 }
 
 fn check_input(info: &crate::ir::ValueInfo, given: Option<&NDArray>) -> Result<()> {

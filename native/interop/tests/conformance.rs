@@ -99,7 +99,7 @@ fn exported_models_give_the_same_values() {
             shapes: case.inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
             dtypes: case.inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
             outputs: imported.outputs.clone(),
-            opset: None,
+            ..ExportOptions::default()
         };
         let model = match export::export(&imported.symbol, &params, &options) {
             Ok(model) => model,

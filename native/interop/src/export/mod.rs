@@ -102,6 +102,8 @@ pub struct ExportOptions {
     pub dtypes: Vec<(String, DType)>,
     /// Names for the outputs, in their order; by default those of the symbol.
     pub outputs: Vec<String>,
+    /// Inputs that the model has although nothing reads them.
+    pub unused_inputs: Vec<ValueInfo>,
     /// The version of the operator set.
     pub opset: Option<i64>,
 }
@@ -230,7 +232,7 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
         }
         let (names, covered) = (fit.names, fit.covered);
         let ours = &source.graph.nodes[i];
-        let mut scope = Scope { importer: &mut *importer, node: ours, name: ours.name.clone(), wanted_value: false };
+        let mut scope = Scope::new(&mut *importer, ours, ours.name.clone(), process);
         let mut fits = true;
         for (condition, why) in &process.conditions {
             if !scope.eval(condition, &names, false)?.is_true() {
@@ -377,29 +379,58 @@ fn finish(
     // A label of the training, for example, is read by nothing that is written.
     let needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
     graph.inputs = source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
-    // Outputs keep the names that the caller gives them; an operator that copies gives an output its name.
-    let mut extra = Vec::new();
+    let mut outs: Vec<(String, ValueInfo)> = Vec::new();
     for (k, head) in heads.iter().enumerate() {
         let wanted = options.outputs.get(k).cloned().unwrap_or_else(|| (*head).clone());
-        let mut out = info(head);
-        if wanted != **head
-            || graph.outputs.iter().any(|o| o.name == wanted)
-            || source.graph.inputs.iter().any(|i| i.name == **head)
-        {
-            let name = importer.sink.as_mut().map_or(wanted.clone(), |s| s.unique(&wanted));
-            out.name = name.clone();
-            let node = Node {
-                name: name.clone(),
-                op: "Identity".into(),
-                inputs: vec![(*head).clone()],
-                outputs: vec![name],
-                ..Node::default()
-            };
-            extra.push(node);
-        }
-        graph.outputs.push(out);
+        outs.push((wanted, info(head)));
     }
-    graph.nodes.extend(extra);
     graph.constants = constants;
+    name_outputs(graph, importer, outs);
+    for info in &options.unused_inputs {
+        if !graph.inputs.iter().any(|i| i.name == info.name) {
+            graph.inputs.push(info.clone());
+        }
+    }
     Ok(())
+}
+
+/// Gives the outputs the names that are wanted: an operator that copies makes each that has another one.
+fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, outs: Vec<(String, ValueInfo)>) {
+    let Some(sink) = importer.sink.as_mut() else { return };
+    let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
+    for (wanted, mut info) in outs {
+        let made_by_node = graph.nodes.iter().any(|n| n.outputs.contains(&info.name));
+        if wanted == info.name && made_by_node && taken.insert(wanted.clone()) {
+            graph.outputs.push(info);
+            continue;
+        }
+        let name = if taken.contains(&wanted) { sink.unique(&wanted) } else { wanted };
+        taken.insert(name.clone());
+        let mut source = info.name.clone();
+        // Something inside that has the name of an output gets another one.
+        if !sink.used.insert(name.clone()) && !graph.inputs.iter().any(|i| i.name == name) {
+            let other = sink.unique(&format!("{name}/inner"));
+            let rename = |n: &mut String| {
+                if *n == name {
+                    n.clone_from(&other);
+                }
+            };
+            graph.nodes.iter_mut().for_each(|n| n.inputs.iter_mut().chain(&mut n.outputs).for_each(rename));
+            graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
+            if let Some(tensor) = graph.constants.shift_remove(&name) {
+                graph.constants.insert(other.clone(), tensor);
+            }
+            rename(&mut source);
+        }
+        let copy = Node {
+            name: sink.unique(&format!("{name}/output")),
+            op: "Identity".into(),
+            inputs: vec![source],
+            outputs: vec![name.clone()],
+            ..Node::default()
+        };
+        graph.nodes.push(copy);
+        info.name = name;
+        graph.outputs.push(info);
+    }
 }

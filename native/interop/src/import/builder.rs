@@ -296,12 +296,26 @@ impl Builder {
                 .map_err(|e| call.locate(e, name, ins.len()))
                 .map(|()| outs)
         };
-        let shapes = infer(ins.iter().map(|h| self.tensors[*h].shape.clone()).collect())?;
+        let known = ins.iter().all(|h| self.tensors[*h].shape.is_known());
+        let inferred = infer(ins.iter().map(|h| self.tensors[*h].shape.clone()).collect());
+        let mut shapes = inferred.clone().unwrap_or_else(|_| vec![Shape::unknown(); n]);
         let dims: Option<Vec<Dims>> = ins.iter().map(|h| self.tensors[*h].dims.clone()).collect();
         let probed = match dims {
-            Some(dims) => symbolic::probe(&dims, &shapes, |sample| infer(sample).ok()),
-            None => vec![None; n],
+            Some(dims) if !known => symbolic::probe(call.def.name, &dims, &shapes, |sample| infer(sample).ok()),
+            _ => vec![None; n],
         };
+        // With unknown dimensions a rule may be too strict; then what samples give stands for it.
+        if let Err(e) = inferred
+            && (known || probed.iter().any(Option::is_none))
+        {
+            return Err(e.into());
+        }
+        for (shape, dims) in shapes.iter_mut().zip(&probed) {
+            if let Some(dims) = dims {
+                *shape =
+                    Shape::new(&dims.iter().map(|d| if symbolic::is_unknown(*d) { -1 } else { *d }).collect::<Dims>());
+            }
+        }
         Ok((shapes, probed))
     }
 

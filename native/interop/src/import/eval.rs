@@ -22,6 +22,10 @@ pub struct Scope<'a, 't> {
     pub name: String,
     /// Set by a rule that would have liked to know the value of a tensor.
     pub wanted_value: bool,
+    /// The process that is applied.
+    process: &'a Process,
+    /// Definitions of the process that were needed so far.
+    defined: HashMap<&'a str, Value>,
 }
 
 /// A graph with its wiring.
@@ -143,7 +147,12 @@ fn attributes<'p>(
     Ok(Ok(()))
 }
 
-impl Scope<'_, '_> {
+impl<'a, 't> Scope<'a, 't> {
+    /// The scope of a process that is applied to a node.
+    pub fn new(importer: &'a mut Importer<'t>, node: &'a Node, name: String, process: &'a Process) -> Scope<'a, 't> {
+        Scope { importer, node, name, wanted_value: false, process, defined: HashMap::new() }
+    }
+
     /// The value of an expression. The outermost operator gets the node's name.
     ///
     /// # Errors
@@ -151,7 +160,7 @@ impl Scope<'_, '_> {
     pub fn eval(&mut self, e: &Expr, names: &Names<'_>, outermost: bool) -> Result<Value> {
         Ok(match e {
             Expr::Literal(value) => value.clone(),
-            Expr::Name(name, _) => self.name_of(name, names),
+            Expr::Name(name, _) => self.name_of(name, names, outermost)?,
             Expr::List(items) => Value::List(self.each(items, names, false)?),
             Expr::Outputs(items) => Value::List(self.each(items, names, outermost)?),
             Expr::Call(call) => self.call(call, names, outermost)?,
@@ -177,16 +186,23 @@ impl Scope<'_, '_> {
         })
     }
 
-    fn name_of(&self, name: &str, names: &Names<'_>) -> Value {
-        if let Some(value) = names.get(name) {
-            return value.clone();
+    fn name_of(&mut self, name: &str, names: &Names<'_>, outermost: bool) -> Result<Value> {
+        if let Some(value) = names.get(name).or_else(|| self.defined.get(name)) {
+            return Ok(value.clone());
+        }
+        // Definitions are worked out when they are needed, so that conditions can come before them.
+        let process = self.process;
+        if let Some((name, e)) = process.lets.iter().find(|(n, _)| n == name) {
+            let value = self.eval(e, names, outermost)?;
+            self.defined.insert(name, value.clone());
+            return Ok(value);
         }
         // An attribute of the node, or its default; the table has checked that there is one in some version of the operator.
         let default = || {
             let descriptor = self.importer.descriptor(self.node).ok()?;
             descriptor.attribute(name).map(|a| a.default.clone())
         };
-        self.node.attributes.get(name).cloned().or_else(default).unwrap_or_default()
+        Ok(self.node.attributes.get(name).cloned().or_else(default).unwrap_or_default())
     }
 
     fn each(&mut self, items: &[Expr], names: &Names<'_>, outermost: bool) -> Result<Vec<Value>> {
@@ -245,6 +261,16 @@ impl Scope<'_, '_> {
         let outs = self.importer.builder.apply(op, &name, &args, &attrs)?;
         let mut values: Vec<Value> = outs.into_iter().map(Value::Handle).collect();
         Ok(if values.len() == 1 { values.remove(0) } else { Value::List(values) })
+    }
+
+    /// A constant list of 64-bit integers.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn operator_constant(&mut self, what: &str, items: &[i64]) -> Result<Value> {
+        let array = ferromx_core::ndarray::NDArray::from_slice(items, &[items.len() as i64])?;
+        let name = format!("{}/{what}", self.name);
+        Ok(Value::Handle(self.importer.builder.constant(&name, array)))
     }
 
     fn binary(&mut self, operator: Operator, a: &Expr, b: &Expr, names: &Names<'_>) -> Result<Value> {

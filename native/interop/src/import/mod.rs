@@ -195,18 +195,14 @@ impl<'t> Importer<'t> {
         let name = name.cloned().unwrap_or_default();
         let (mut reasons, mut wanted) = (Vec::new(), false);
         for process in table.for_import(&node.domain, &node.op, version) {
-            let mut names = match eval::matches(self, around, node, process)? {
+            let names = match eval::matches(self, around, node, process)? {
                 Ok(names) => names,
                 Err(why) => {
                     reasons.push(why);
                     continue;
                 }
             };
-            let mut scope = Scope { importer: &mut *self, node, name: name.clone(), wanted_value: false };
-            for (name, e) in &process.lets {
-                let value = scope.eval(e, &names, false)?;
-                names.insert(name, value);
-            }
+            let mut scope = Scope::new(&mut *self, node, name.clone(), process);
             let mut refused = None;
             for (condition, why) in &process.conditions {
                 if !scope.eval(condition, &names, false)?.is_true() {

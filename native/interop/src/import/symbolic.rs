@@ -96,14 +96,22 @@ pub fn follow(call: &OpCall, mut values: Vec<NDArray>) -> Result<Option<NDArray>
 const SAMPLES: [[i64; 8]; 2] =
     [[1013, 1213, 1423, 1613, 1823, 2027, 2221, 2423], [3011, 3217, 3413, 3613, 3821, 4013, 4211, 4421]];
 
+/// Operators whose result has the lengths that their parameters say, whatever the lengths of their inputs are.
+const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape"];
+
 /// The dimensions of outputs in terms of those of the inputs: a shape rule is run with sample numbers, and an unknown dimension that
-/// comes out as the sample of an input's dimension is that dimension.
-pub fn probe(ins: &[Dims], shapes: &[Shape], infer: impl Fn(Vec<Shape>) -> Option<Vec<Shape>>) -> Vec<Option<Dims>> {
+/// comes out as the sample of an input's dimension is that dimension. `shapes` is what the rule says without samples, if anything.
+pub fn probe(
+    op: &str,
+    ins: &[Dims],
+    shapes: &[Shape],
+    infer: impl Fn(Vec<Shape>) -> Option<Vec<Shape>>,
+) -> Vec<Option<Dims>> {
     let mut names: Vec<i64> = ins.iter().flatten().copied().filter(|d| is_unknown(*d)).collect();
     names.sort_unstable();
     names.dedup();
     let nothing = || vec![None; shapes.len()];
-    if names.is_empty() || names.len() > SAMPLES[0].len() || shapes.iter().all(|s| s.is_known() || !s.ndim_is_known()) {
+    if names.is_empty() || names.len() > SAMPLES[0].len() || shapes.iter().all(Shape::is_known) {
         return nothing();
     }
     let sampled = |samples: &[i64; 8]| {
@@ -111,25 +119,23 @@ pub fn probe(ins: &[Dims], shapes: &[Shape], infer: impl Fn(Vec<Shape>) -> Optio
         infer(ins.iter().map(|dims| Shape::new(&dims.iter().map(number).collect::<Dims>())).collect())
     };
     let (Some(first), Some(second)) = (sampled(&SAMPLES[0]), sampled(&SAMPLES[1])) else { return nothing() };
-    shapes
-        .iter()
-        .enumerate()
-        .map(|(o, shape)| {
-            let (a, b) = (first.get(o)?, second.get(o)?);
-            if a.ndim() != shape.ndim() || b.ndim() != shape.ndim() || !shape.ndim_is_known() {
-                return None;
+    let output = |o: usize| {
+        let (a, b, shape) = (first.get(o)?, second.get(o)?, &shapes[o]);
+        if !a.is_known() || a.ndim() != b.ndim() || (shape.ndim_is_known() && shape.ndim() != a.ndim()) {
+            return None;
+        }
+        let dim = |k: usize| {
+            let same = |i: &usize| SAMPLES[0][*i] == a.dim(k) && SAMPLES[1][*i] == b.dim(k);
+            match (0..names.len()).find(same) {
+                _ if shape.dim(k) >= 0 => shape.dim(k),
+                Some(i) => names[i],
+                None if RESHAPES.contains(&op) && a.dim(k) == b.dim(k) => a.dim(k),
+                None => UNNAMED,
             }
-            let dims = shape.dims().iter().enumerate().map(|(k, d)| {
-                let same = |i: &usize| SAMPLES[0][*i] == a.dim(k) && SAMPLES[1][*i] == b.dim(k);
-                match (0..names.len()).find(same) {
-                    _ if *d >= 0 => *d,
-                    Some(i) => names[i],
-                    None => UNNAMED,
-                }
-            });
-            Some(dims.collect())
-        })
-        .collect()
+        };
+        Some((0..a.dims().len()).map(dim).collect())
+    };
+    (0..shapes.len()).map(output).collect()
 }
 
 #[cfg(test)]
@@ -141,9 +147,9 @@ mod tests {
         let (batch, length) = (unknown(1), unknown(2));
         let ins = [Dims::from_slice(&[batch, length, 8])];
         let transposed = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(1), s[0].dim(0), 8])]);
-        let out = probe(&ins, &[Shape::new(&[-1, -1, 8])], transposed);
+        let out = probe("transpose", &ins, &[Shape::new(&[-1, -1, 8])], transposed);
         assert_eq!(out, [Some(Dims::from_slice(&[length, batch, 8]))]);
         let doubled = |s: Vec<Shape>| Some(vec![Shape::new(&[2 * s[0].dim(0)])]);
-        assert_eq!(probe(&ins, &[Shape::new(&[-1])], doubled), [Some(Dims::from_slice(&[UNNAMED]))]);
+        assert_eq!(probe("repeat", &ins, &[Shape::unknown()], doubled), [Some(Dims::from_slice(&[UNNAMED]))]);
     }
 }

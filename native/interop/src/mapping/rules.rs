@@ -5,6 +5,7 @@
 
 mod control;
 mod lists;
+mod recurrent;
 mod resize;
 mod tensors;
 mod windows;
@@ -56,7 +57,9 @@ impl Rule {
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES].into_iter().flatten()
+    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES, recurrent::RULES]
+        .into_iter()
+        .flatten()
 }
 
 /// The rule of a name.

@@ -19,6 +19,7 @@ const FILES: &[(&str, &str)] = &[
     ("layers.map", include_str!("../../mappings/layers.map")),
     ("shapes.map", include_str!("../../mappings/shapes.map")),
     ("images.map", include_str!("../../mappings/images.map")),
+    ("recurrent.map", include_str!("../../mappings/recurrent.map")),
     ("reductions.map", include_str!("../../mappings/reductions.map")),
 ];
 

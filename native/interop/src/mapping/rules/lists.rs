@@ -231,6 +231,35 @@ pub(super) static RULES: &[Rule] = &[
             Ok(pads.into())
         },
     ),
+    Rule::new(
+        "moved_axes",
+        "(rank, source, destination) -> list",
+        "The permutation that moves axes to other places.",
+        |_, a| {
+            let rank = int(a, 0)?;
+            let place = |x: i64| if x < 0 { x + rank } else { x };
+            let (source, destination) = (ints(a, 1)?, ints(a, 2)?);
+            let mut order: Vec<i64> = (0..rank).filter(|x| !source.iter().any(|s| place(*s) == *x)).collect();
+            let mut moves: Vec<(i64, i64)> =
+                destination.iter().map(|d| place(*d)).zip(source.iter().map(|s| place(*s))).collect();
+            moves.sort_unstable();
+            for (to, from) in moves {
+                let at = usize::try_from(to).ok().filter(|at| *at <= order.len());
+                order.insert(at.ok_or_else(|| Error::value(format!("there is no place {to} among {rank}")))?, from);
+            }
+            Ok(order.into())
+        },
+    ),
+    Rule::new("swapped_axes", "(rank, a, b) -> list", "The permutation that swaps two axes.", |_, a| {
+        let rank = int(a, 0)?;
+        let place = |x: i64| usize::try_from(if x < 0 { x + rank } else { x }).ok().filter(|x| *x < rank as usize);
+        let mut order: Vec<i64> = (0..rank).collect();
+        match (place(int(a, 1)?), place(int(a, 2)?)) {
+            (Some(x), Some(y)) => order.swap(x, y),
+            _ => return Err(Error::value(format!("there are no such axes among {rank}"))),
+        }
+        Ok(order.into())
+    }),
     Rule::new("refuse", "(text) -> nothing", "Ends the mapping of the node with a message.", |_, a| {
         Err(Error::unsupported(text(a, 0)?))
     }),

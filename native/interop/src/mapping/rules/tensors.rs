@@ -115,6 +115,13 @@ pub(super) static RULES: &[Rule] = &[
         }
     }),
     Rule::new(
+        "filled_like",
+        "(dims, value, tensor) -> tensor",
+        "A tensor of the type of another one with the value everywhere. A dimension may be written as [tensor, axis]: it is taken from \
+         there, known or not.",
+        filled_like,
+    ),
+    Rule::new(
         "filled",
         "(shape, value, dtype) -> tensor",
         "A tensor of this shape with the value of a constant of one element everywhere.",
@@ -303,6 +310,34 @@ fn elements(array: &NDArray) -> Result<Vec<Value>> {
         return Ok(array.to_vec::<bool>()?.into_iter().map(Value::Bool).collect());
     }
     Ok(array.to_vec_as::<i64>()?.into_iter().map(Value::Int).collect())
+}
+
+fn filled_like(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let (mut dims, mut open) = (Vec::new(), Vec::new());
+    for (k, dim) in list(args, 0)?.iter().enumerate() {
+        let Value::List(place) = dim else {
+            dims.push(dim.clone());
+            continue;
+        };
+        let (h, axis) = (handle(place, 0)?, int(place, 1)?);
+        let axis = Shape::axis(axis, rank(s, h)?)?;
+        match s.importer.builder.info(h).shape.dim(axis) {
+            -1 => {
+                open.push((k, h, axis));
+                dims.push(Value::Int(1));
+            }
+            n => dims.push(Value::Int(n)),
+        }
+    }
+    let dtype = dtype(s, handle(args, 2)?)?;
+    let params = vec![("shape", Value::List(dims)), ("value", args[1].clone()), ("dtype", dtype.name().into())];
+    let mut made = s.operator("_full", vec![], params, false)?;
+    for (k, h, axis) in open {
+        let axes = |x: usize| Value::from(vec![x as i64]);
+        let params = vec![("lhs_axes", axes(k)), ("rhs_axes", axes(axis))];
+        made = s.operator("broadcast_like", vec![made, Value::Handle(h)], params, false)?;
+    }
+    Ok(made)
 }
 
 /// The number of steps of a range.
