@@ -85,12 +85,22 @@ object UserOperators {
     (System.nanoTime() - start) / 1e3 / calls
   }
 
+  /** Two seconds, for the JVM to compile what it runs. */
+  private def warmUp(body: => Any): Unit = {
+    val end = System.nanoTime() + 2000000000L
+    while (System.nanoTime() < end) body
+  }
+
   private def bound(op: UserDefinedCustomOp, values: Array[Float]): Executor =
     op(Symbol.Variable("x")).bind(Context.cpu(), Map("x" -> NDArray.array(values, Shape(values.length))))
 
   private def compare(name: String, op: UserDefinedCustomOp, values: Array[Float])(loop: => Any): Unit = {
     val executor = bound(op, values)
-    val pairs = Seq.fill(Rounds)((timed(1)(executor.forward()), timed(1)(loop))).drop(Rounds / 4)
+    warmUp {
+      executor.forward()
+      loop
+    }
+    val pairs = Seq.fill(Rounds)((timed(1)(executor.forward()), timed(1)(loop)))
     val (operator, plain) = (pairs.map(_._1).sorted, pairs.map(_._2).sorted)
     val (least, median) = (operator.head / plain.head, operator(operator.length / 2) / plain(plain.length / 2))
     println(
@@ -104,7 +114,8 @@ object UserOperators {
     val executor = bound(nothing, Array(1f))
     val without = Symbol.api.identity(Symbol.Variable("x")).bind(Context.cpu(), Map("x" -> one))
     def report(name: String)(call: => Any): Unit = {
-      val times = Seq.fill(Rounds)(timed(1000)(call)).drop(Rounds / 4).sorted
+      warmUp(call)
+      val times = Seq.fill(Rounds)(timed(1000)(call)).sorted
       println(f"$name%-50s ${times.head}%8.3f ${times(times.length / 2)}%8.3f us")
     }
     report("forward of an executor with a copy only")(without.forward())

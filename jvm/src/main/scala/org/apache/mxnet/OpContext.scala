@@ -142,8 +142,12 @@ private object OpContext {
     .find(_ > 0)
     .getOrElse(Runtime.getRuntime.availableProcessors)
 
-  private val scratch =
-    ThreadLocal.withInitial[(Array[Float], Array[Float])](() => (new Array(BlockSize), new Array(BlockSize)))
+  /** Blocks of a thread. The first is longer than it need be: processors take a load for one of what was just stored where
+    * the addresses are a multiple of 4096 bytes apart, and wait.
+    */
+  private val scratch = ThreadLocal.withInitial[(Array[Float], Array[Float])](() =>
+    (new Array(BlockSize + BlockSize / 4), new Array(BlockSize))
+  )
 
   /** Computes the elements from `begin` until `end`. */
   def blocks(

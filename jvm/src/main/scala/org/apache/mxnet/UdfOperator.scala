@@ -9,11 +9,7 @@ import org.apache.mxnet.DType.DType
   */
 private[mxnet] final class UdfOperator(name: String, attributes: Map[String, String], make: () => UserDefinedCustomOp)
     extends HostOperator {
-  private val inputCount: Int = number("num_inputs").getOrElse {
-    // A node that another program made says nothing of it.
-    val fixed = make().getNumInputs
-    if (fixed < 0) 1 else fixed
-  }
+  private val inputCount: Int = number(UdfOperator.InputsKey).getOrElse(UdfOperator.defaultInputs(make()))
 
   /** The node's properties if nobody can change them. */
   private val constant: Option[Map[String, Any]] =
@@ -61,7 +57,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       fail(s"it takes ${model.getNumInputs} inputs, but has $inputCount here")
     if (model.isInplaceCall && outputCount > inputCount)
       fail(s"it works in place, so that its $outputCount outputs are inputs, but there are $inputCount")
-    number("num_outputs").filter(_ != outputCount).foreach { saved =>
+    number(UdfOperator.OutputsKey).filter(_ != outputCount).foreach { saved =>
       fail(s"it has $outputCount outputs, but the node has $saved: it was saved with another version of the class")
     }
   }
@@ -158,6 +154,18 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
 
   override def create(context: String, shapes: Array[Array[Long]], dtypes: Array[Int]): HostInstance =
     new UdfInstance(name, newInstance(), shapes.map(Shape.fromLongs).toIndexedSeq, outputCount)
+}
+
+private[mxnet] object UdfOperator {
+
+  /** The attribute with the number of inputs. */
+  val InputsKey = "num_inputs"
+
+  /** The attribute with the number of outputs. */
+  val OutputsKey = "num_outputs"
+
+  /** The number of inputs where no attribute says it, as for nodes that another program made. */
+  def defaultInputs(op: UserDefinedCustomOp): Int = if (op.getNumInputs < 0) 1 else op.getNumInputs
 }
 
 /** An instance of a [[UserDefinedCustomOp]] at work.

@@ -117,14 +117,23 @@ private[mxnet] object UserOperators {
       }
   }
 
-  /** Attributes with which a node's operator is made again. */
-  private def attributes(op: UserDefinedCustomOp, inputs: Int): Seq[(String, String)] = {
+  /** Attributes with which the operator of a call is made again. */
+  private def attributes(op: UserDefinedCustomOp, inputs: Int): List[(String, String)] = {
     op.inputCount = inputs
     val properties = op.propertiesForFunction()
-    val fixed = Seq("op_type" -> op.opName, "num_inputs" -> inputs.toString, "num_outputs" -> op.getNumOutputs.toString)
-    if (properties != null && properties.isEmpty) fixed
-    else fixed :+ ("properties" -> OpProperties.toJson(op.opName, properties))
+    val saved =
+      if (properties != null && properties.isEmpty) Nil
+      else List("properties" -> OpProperties.toJson(op.opName, properties))
+    val counted =
+      if (inputs == UdfOperator.defaultInputs(op)) saved else (UdfOperator.InputsKey -> inputs.toString) :: saved
+    ("op_type" -> op.opName) :: counted
   }
+
+  /** Attributes with which a node's operator is made again: those of a call, and what is checked when it is loaded. */
+  private def nodeAttributes(op: UserDefinedCustomOp, inputs: Int): Map[String, String] =
+    attributes(op, inputs).toMap +
+      (UdfOperator.InputsKey -> inputs.toString) +
+      (UdfOperator.OutputsKey -> op.getNumOutputs.toString)
 
   /** How many of the given arrays or symbols are inputs; those that are more than the operator takes are its states.
     *
@@ -146,7 +155,7 @@ private[mxnet] object UserOperators {
     // What is left out becomes variables, states above all.
     val inputs = inputCount(op, symbols.length, symbols.length)
     val node = NameManager.current.get(Option(name).filter(_.nonEmpty), op.opName.toLowerCase)
-    val symbol = Symbol.createFromListedSymbols(custom, node)(symbols, attributes(op, inputs).toMap)
+    val symbol = Symbol.createFromListedSymbols(custom, node)(symbols, nodeAttributes(op, inputs))
     op.argumentSymbols = symbols.take(inputs)
     val count = symbol.listOutputs().length
     op.outputSymbols = if (count == 1) Array(symbol) else Array.tabulate(count)(symbol.get)
