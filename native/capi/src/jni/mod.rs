@@ -11,6 +11,7 @@ mod host;
 mod imperative;
 mod library;
 mod ndarray;
+mod onnx;
 mod symbol;
 
 use std::any::Any;

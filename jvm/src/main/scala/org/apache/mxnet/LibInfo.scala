@@ -386,6 +386,38 @@ private[mxnet] final class LibInfo {
   /** Reads the JSON format from a file. */
   @native def symbolLoad(fileName: String): Long
 
+  // ONNX.
+
+  /** Imports the model of a file, or of bytes where `fileName` is null. `names`, `ndims`, `dims` fix shapes of inputs, as
+    * in [[symbolInferShape]]; -1 stays open.
+    */
+  @native def onnxImport(
+      fileName: String,
+      bytes: Array[Byte],
+      externalData: Boolean,
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long]
+  ): ImportedOnnx
+
+  /** What cannot be mapped in the model of a file, flat: place, message, place, message, … */
+  @native def onnxCheck(fileName: String, externalData: Boolean): Array[String]
+
+  /** Exports a symbol with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
+    * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the newest.
+    */
+  @native def onnxExport(
+      fileName: String,
+      handle: Long,
+      names: Array[String],
+      handles: Array[Long],
+      inputs: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      dtypes: Array[Int],
+      opset: Int
+  ): Unit
+
   // Executor.
 
   /** Binds a symbol to arrays. `args`, `grads` (0: none) and `gradReqs` follow the arguments, `aux` the auxiliary
@@ -508,6 +540,17 @@ private[mxnet] object LibInfo {
   * belong to the receiver.
   */
 private[mxnet] final class LoadedNDArrays(val handles: Array[Long], val names: Array[String])
+
+/** An imported model. `names` begin with `arg:` or `aux:`; `inputs` is flat: name, element type, dimensions with commas
+  * (`*` where their number is unknown). The handles belong to the receiver.
+  */
+private[mxnet] final class ImportedOnnx(
+    val symbol: Long,
+    val names: Array[String],
+    val handles: Array[Long],
+    val inputs: Array[String],
+    val outputs: Array[String]
+)
 
 /** Inferred shapes of arguments, outputs and auxiliary states, in listing order. */
 private[mxnet] final class InferredShapes(

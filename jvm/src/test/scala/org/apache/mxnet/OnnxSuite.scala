@@ -1,0 +1,120 @@
+package org.apache.mxnet
+
+import java.nio.charset.StandardCharsets.ISO_8859_1
+import java.nio.file.{Files, Path}
+
+class OnnxSuite extends munit.FunSuite {
+  private val cpu = Context.cpu()
+  private val image = Map("data" -> Shape(2, 1, 8, 8))
+
+  private def network: Symbol = {
+    val data = Symbol.Variable("data")
+    val features = Symbol.api.Convolution(data = data, kernel = Shape(3, 3), num_filter = 4, pad = Shape(1, 1), name = "conv")
+    val normal = Symbol.api.BatchNorm(data = features, fix_gamma = false, name = "norm")
+    val active = Symbol.api.Activation(data = normal, act_type = "relu", name = "active")
+    val pooled =
+      Symbol.api.Pooling(data = active, kernel = Shape(2, 2), stride = Shape(2, 2), pool_type = "max", name = "pool")
+    Symbol.api.FullyConnected(data = Symbol.api.Flatten(data = pooled), num_hidden = 3, name = "scores")
+  }
+
+  /** A bound network with random parameters and input. */
+  private def bound: Executor = {
+    Random.seed(11)
+    val executor = network.simpleBind(cpu, "null", image)
+    val states = executor.auxDict.values.map(array => array -> 0.5f)
+    (executor.argDict.values.map(_ -> -1f) ++ states).foreach { case (array, low) =>
+      NDArray.random.uniform(low = low, high = 1f, shape = array.shape, out = array)
+    }
+    executor
+  }
+
+  private def withFile[T](body: Path => T): T = {
+    val file = Files.createTempFile("model", ".onnx")
+    try body(file)
+    finally Files.delete(file)
+  }
+
+  private def exported(file: Path, executor: Executor): Unit =
+    Onnx.exportModel(network, executor.argDict - "data" ++ executor.auxDict, file.toString, inputs = image)
+
+  private def outputs(executor: Executor): Seq[Float] = {
+    executor.forward(isTrain = false)
+    executor.outputs(0).toArray.toSeq
+  }
+
+  private def assertClose(found: Seq[Float], expected: Seq[Float]): Unit = {
+    assertEquals(found.length, expected.length)
+    found.zip(expected).foreach { case (a, b) => assert(math.abs(a - b) <= 1e-5f * (1 + math.abs(b)), s"$found $expected") }
+  }
+
+  /** The file with a text replaced by one of the same length. */
+  private def damage(file: Path, text: String, by: String): Unit = {
+    val content = new String(Files.readAllBytes(file), ISO_8859_1)
+    assert(content.contains(text))
+    Files.write(file, content.replace(text, by).getBytes(ISO_8859_1))
+  }
+
+  test("C41 a network that was exported comes back with its parameters, and computes the same") {
+    withFile { file =>
+      val executor = bound
+      exported(file, executor)
+      assertEquals(Onnx.check(file.toString), IndexedSeq.empty)
+      val model = Onnx.importModel(file.toString)
+      assertEquals(model.inputs, IndexedSeq(OnnxInput("data", "float32", Some(IndexedSeq("2", "1", "8", "8")))))
+      val again = model.simpleBind(cpu, image)
+      again.argDict("data").set(executor.argDict("data"))
+      assertClose(outputs(again), outputs(executor))
+      val fromMemory = Onnx.importModel(Files.readAllBytes(file))
+      assertEquals(fromMemory.symbol.listArguments(), model.symbol.listArguments())
+      assertEquals(fromMemory.outputs, model.outputs)
+    }
+  }
+
+  test("an imported network is fine-tuned and saved like any other") {
+    withFile { file =>
+      exported(file, bound)
+      val model = Onnx.importModel(file.toString)
+      val executor = model.simpleBind(cpu, image, "write")
+      executor.argDict("data").set(1f)
+      executor.forward(isTrain = true)
+      executor.backward(NDArray.ones(executor.outputs(0).shape))
+      val gradients = executor.gradDict.values.filter(_ != null).map(_.toArray)
+      assert(gradients.exists(_.exists(_ != 0f)))
+      val prefix = file.toString.stripSuffix(".onnx")
+      model.save(prefix, epoch = 3)
+      val (symbol, args, _) = Model.loadCheckpoint(prefix, 3)
+      assertEquals(symbol.listArguments(), model.symbol.listArguments())
+      args.foreach { case (name, array) => assertEquals(array.toArray.toSeq, model.argParams(name).toArray.toSeq) }
+      Seq(s"$prefix-symbol.json", s"$prefix-0003.params").foreach(name => Files.delete(Path.of(name)))
+    }
+  }
+
+  test("what cannot be mapped is listed with its node, by check and by import") {
+    withFile { file =>
+      exported(file, bound)
+      damage(file, "Relu", "Rely")
+      val problems = Onnx.check(file.toString)
+      assertEquals(problems.length, 1)
+      assert(problems.head.place.contains("Rely"), problems.head.toString)
+      val error = intercept[MXNetError](Onnx.importModel(file.toString))
+      assert(error.getMessage.contains("Rely"), error.getMessage)
+    }
+  }
+
+  test("damaged, missing and impossible models are errors, and the next one works") {
+    withFile { file =>
+      exported(file, bound)
+      val bytes = Files.readAllBytes(file)
+      for (length <- Seq(0, 1, 7, bytes.length / 2, bytes.length - 1))
+        intercept[MXNetError](Onnx.importModel(bytes.take(length)))
+      intercept[MXNetError](Onnx.importModel(null: Array[Byte]))
+      intercept[MXNetError](Onnx.importModel(s"$file.missing"))
+      val opset = intercept[MXNetError](Onnx.exportModel(network, Map.empty, file.toString, opset = 99))
+      assert(opset.getMessage.contains("99"), opset.getMessage)
+      val custom = Symbol.api.Correlation(data1 = Symbol.Variable("a"), data2 = Symbol.Variable("b"), name = "match")
+      val refused = intercept[MXNetError](Onnx.exportModel(custom, Map.empty, file.toString))
+      assert(refused.getMessage.contains("match"), refused.getMessage)
+      assertEquals(Onnx.importModel(bytes).outputs.length, 1)
+    }
+  }
+}

@@ -1,0 +1,132 @@
+//! ONNX models: import, export, and the check before.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use ferromx_core::dtype::DType;
+use ferromx_core::error::Error;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::import::{self, ImportOptions, NumpyShapes};
+use ferromx_interop::ir::{Dim, Model, ValueInfo};
+use ferromx_interop::onnx::{self, External};
+use ferromx_runtime::imperative::Tensor;
+use jni::Env;
+use jni::objects::{JByteArray, JIntArray, JLongArray, JObject, JObjectArray, JString};
+use jni::sys::{jboolean, jint, jlong};
+use jni::{jni_sig, jni_str};
+
+use super::symbol::unpack_shapes;
+use super::{JniError, Result, ints, longs, native, new_longs, new_strings, null, same_length, string, strings};
+use crate::handle::{insert_symbol, insert_tensor, symbol, tensor};
+
+impl From<ferromx_interop::Error> for JniError {
+    fn from(error: ferromx_interop::Error) -> Self {
+        JniError::Engine(match error {
+            ferromx_interop::Error::Engine(error) => error,
+            other => Error::Value(other.to_string()),
+        })
+    }
+}
+
+/// Shapes by name, from names, ranks and concatenated dimensions; -1 is an open dimension.
+fn named_shapes<'l>(
+    env: &mut Env<'l>,
+    names: &JObjectArray<'l, JString<'l>>,
+    ndims: &JIntArray<'l>,
+    dims: &JLongArray<'l>,
+) -> Result<Vec<(String, Shape)>> {
+    let names = strings(env, names, "names")?;
+    let _numpy = NumpyShapes::set();
+    let shapes = unpack_shapes(&ints(env, ndims, "ndims")?, &longs(env, dims, "dims")?)?;
+    same_length(names.len(), shapes.len(), "names", "shapes")?;
+    Ok(names.into_iter().zip(shapes).collect())
+}
+
+/// A model of a file, or of bytes where the file is null.
+fn model<'l>(env: &mut Env<'l>, file: &JString<'l>, bytes: &JByteArray<'l>, external_data: bool) -> Result<Model> {
+    if !file.is_null() {
+        return Ok(onnx::load(Path::new(&string(env, file, "path")?), external_data)?);
+    }
+    if bytes.is_null() {
+        return Err(null("bytes"));
+    }
+    Ok(onnx::read(Bytes::from(env.convert_byte_array(bytes)?), &External::refused())?)
+}
+
+/// Name, element type and dimensions: numbers, names and `?`, with commas; the last is `*` where not even their number is known.
+fn described(value: &ValueInfo) -> [String; 3] {
+    let dim = |dim: &Dim| match dim {
+        Dim::Known(n) => n.to_string(),
+        Dim::Named(name) => name.clone(),
+        Dim::Unknown => "?".into(),
+    };
+    let element = value.element.as_ref().map_or_else(String::new, ToString::to_string);
+    let dims = value.dims.as_ref().map_or_else(|| "*".into(), |dims| dims.iter().map(dim).collect::<Vec<_>>().join(","));
+    [value.name.clone(), element, dims]
+}
+
+fn dtype(code: i32) -> Result<DType> {
+    DType::from_code(code).ok_or_else(|| Error::value(format!("{code} is no code of an element type")).into())
+}
+
+native! {
+    fn Java_org_apache_mxnet_LibInfo_onnxImport(
+        env, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
+        ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
+    {
+        let shapes = named_shapes(env, &names, &ndims, &dims)?;
+        let shapes = shapes.into_iter().map(|(name, shape)| (name, shape.dims().to_vec())).collect();
+        let model = model(env, &file, &bytes, external_data)?;
+        let imported = import::import(&model, &ImportOptions { shapes, ..ImportOptions::default() })?;
+        let kinds = imported.args.iter().map(|a| ("arg", a)).chain(imported.aux.iter().map(|a| ("aux", a)));
+        let (names, handles): (Vec<_>, Vec<_>) = kinds
+            .map(|(kind, (name, array))| (format!("{kind}:{name}"), insert_tensor(Tensor::new(array.clone())) as jlong))
+            .unzip();
+        let inputs: Vec<String> = imported.inputs.iter().flat_map(described).collect();
+        let names = new_strings(env, &names)?;
+        let handles = new_longs(env, &handles)?;
+        let inputs = new_strings(env, &inputs)?;
+        let outputs = new_strings(env, &imported.outputs)?;
+        let symbol = insert_symbol(imported.symbol) as jlong;
+        Ok(env.new_object(
+            jni_str!("org/apache/mxnet/ImportedOnnx"),
+            jni_sig!("(J[Ljava/lang/String;[J[Ljava/lang/String;[Ljava/lang/String;)V"),
+            &[symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()],
+        )?)
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_onnxCheck(env, file: JString<'l>, external_data: jboolean)
+        -> JObjectArray<'l, JString<'l>>
+    {
+        let model = onnx::load(Path::new(&string(env, &file, "path")?), external_data)?;
+        match import::import(&model, &ImportOptions::default()) {
+            Ok(_) => new_strings::<&str>(env, &[]),
+            Err(ferromx_interop::Error::Model(problems)) => {
+                let flat: Vec<String> = problems.into_iter().flat_map(|p| [p.place, p.message]).collect();
+                new_strings(env, &flat)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn Java_org_apache_mxnet_LibInfo_onnxExport(
+        env, file: JString<'l>, graph: jlong, names: JObjectArray<'l, JString<'l>>, handles: JLongArray<'l>,
+        inputs: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, types: JIntArray<'l>, opset: jint)
+    {
+        let file = string(env, &file, "path")?;
+        let arrays = longs(env, &handles, "handles")?.into_iter().map(|h| tensor(h as u64)?.array());
+        let arrays = arrays.collect::<ferromx_core::error::Result<Vec<NDArray>>>()?;
+        let names = strings(env, &names, "names")?;
+        same_length(names.len(), arrays.len(), "names", "handles")?;
+        let shapes = named_shapes(env, &inputs, &ndims, &dims)?;
+        let types = ints(env, &types, "types")?.into_iter().map(dtype).collect::<Result<Vec<_>>>()?;
+        same_length(types.len(), shapes.len(), "types", "inputs")?;
+        let dtypes = shapes.iter().map(|(name, _)| name.clone()).zip(types).collect();
+        let opset = (opset > 0).then_some(i64::from(opset));
+        let options = ExportOptions { shapes, dtypes, opset, ..ExportOptions::default() };
+        let model = export::export(&symbol(graph as u64)?, &names.into_iter().zip(arrays).collect(), &options)?;
+        Ok(onnx::save(&model, Path::new(&file))?)
+    }
+}
