@@ -125,7 +125,7 @@ fn moves(threads: usize) {
         ("broadcast_axis", &[("axis", "0"), ("size", "3")]),
         ("max", &[("axis", "(0, 2)")]),
     ] {
-        let net = op(operator, "moved", &[x.clone()], attrs);
+        let net = op(operator, "moved", std::slice::from_ref(&x), attrs);
         let sizes: &[i64] = if operator == "broadcast_axis" { &[1, 4, 8] } else { &[6, 4, 8] };
         assert_trains_without_allocating(&net, &[("data", sizes)], &format!("{operator}, {threads} threads"));
     }

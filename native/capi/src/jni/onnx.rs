@@ -63,7 +63,8 @@ fn described(value: &ValueInfo) -> [String; 3] {
         Dim::Unknown => "?".into(),
     };
     let element = value.element.as_ref().map_or_else(String::new, ToString::to_string);
-    let dims = value.dims.as_ref().map_or_else(|| "*".into(), |dims| dims.iter().map(dim).collect::<Vec<_>>().join(","));
+    let dims =
+        value.dims.as_ref().map_or_else(|| "*".into(), |dims| dims.iter().map(dim).collect::<Vec<_>>().join(","));
     [value.name.clone(), element, dims]
 }
 
