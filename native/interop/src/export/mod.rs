@@ -395,10 +395,11 @@ fn finish(
 }
 
 /// Gives the outputs the names that are wanted: an operator that copies makes each that has another one.
-fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, outs: Vec<(String, ValueInfo)>) {
+fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, mut outs: Vec<(String, ValueInfo)>) {
     let Some(sink) = importer.sink.as_mut() else { return };
     let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
-    for (wanted, mut info) in outs {
+    for k in 0..outs.len() {
+        let (wanted, mut info) = outs[k].clone();
         let made_by_node = graph.nodes.iter().any(|n| n.outputs.contains(&info.name));
         if wanted == info.name && made_by_node && taken.insert(wanted.clone()) {
             graph.outputs.push(info);
@@ -417,6 +418,7 @@ fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, outs: Vec<(Strin
             };
             graph.nodes.iter_mut().for_each(|n| n.inputs.iter_mut().chain(&mut n.outputs).for_each(rename));
             graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
+            outs.iter_mut().for_each(|(_, info)| rename(&mut info.name));
             if let Some(tensor) = graph.constants.shift_remove(&name) {
                 graph.constants.insert(other.clone(), tensor);
             }

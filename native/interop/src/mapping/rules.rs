@@ -4,6 +4,7 @@
 //! which the exporter uses.
 
 mod control;
+mod elements;
 mod lists;
 mod recurrent;
 mod resize;
@@ -57,7 +58,7 @@ impl Rule {
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES, recurrent::RULES]
+    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES, recurrent::RULES, elements::RULES]
         .into_iter()
         .flatten()
 }

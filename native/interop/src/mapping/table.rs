@@ -14,11 +14,15 @@ use crate::onnx::{self, Schema};
 
 /// The mapping files. A new family is added here and nowhere else.
 const FILES: &[(&str, &str)] = &[
+    ("attention.map", include_str!("../../mappings/attention.map")),
     ("control.map", include_str!("../../mappings/control.map")),
     ("elementwise.map", include_str!("../../mappings/elementwise.map")),
+    ("indexing.map", include_str!("../../mappings/indexing.map")),
     ("layers.map", include_str!("../../mappings/layers.map")),
     ("shapes.map", include_str!("../../mappings/shapes.map")),
     ("images.map", include_str!("../../mappings/images.map")),
+    ("losses.map", include_str!("../../mappings/losses.map")),
+    ("quantised.map", include_str!("../../mappings/quantised.map")),
     ("recurrent.map", include_str!("../../mappings/recurrent.map")),
     ("reductions.map", include_str!("../../mappings/reductions.map")),
 ];

@@ -217,6 +217,10 @@ pub(super) static RULES: &[Rule] = &[
             Ok(begins.iter().zip(ends).map(|(b, e)| e - b).collect::<Vec<_>>().into())
         },
     ),
+    Rule::new("minus", "(list, list) -> list", "The differences of integers in the same places.", |_, a| {
+        let (x, y) = (ints(a, 0)?, ints(a, 1)?);
+        Ok(x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<_>>().into())
+    }),
     Rule::new("any_negative", "(list) -> bool", "Whether a number is below 0.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.iter().any(|v| v.number().is_some_and(|x| x < 0.0))))
     }),

@@ -145,7 +145,8 @@ fn position(x: usize, axis: &Axis, how: &How<'_>) -> f64 {
     let (x, n, out) = (x as f64, axis.from as f64, axis.to as f64);
     match how.coordinates {
         "align_corners" if axis.to == 1 => 0.0,
-        "align_corners" => x * (n - 1.0) / (out - 1.0),
+        // The specification counts the scaled length before it is rounded.
+        "align_corners" => x * (n - 1.0) / (axis.scale * n - 1.0),
         "asymmetric" => x / axis.scale,
         "pytorch_half_pixel" if axis.to == 1 => 0.0,
         "tf_crop_and_resize" if axis.to > 1 => {

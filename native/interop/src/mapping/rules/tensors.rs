@@ -58,6 +58,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("dtype", "(tensor) -> text", "The name of the element type.", |s, a| {
         Ok(dtype(s, handle(a, 0)?)?.name().into())
     }),
+    Rule::new("lowest", "(tensor) -> float", "The least finite number of the element type.", |s, a| {
+        Ok(Value::Float(match dtype(s, handle(a, 0)?)? {
+            DType::F16 => -65504.0,
+            DType::F64 => f64::MIN,
+            _ => f64::from(f32::MIN),
+        }))
+    }),
     Rule::new("is_float", "(tensor) -> bool", "Whether the elements are floating-point numbers.", |s, a| {
         Ok(Value::Bool(dtype(s, handle(a, 0)?)?.is_float()))
     }),

@@ -14,6 +14,13 @@ pub(super) static RULES: &[Rule] = &[
         window_pads,
     ),
     Rule::new(
+        "pads_to_the_end",
+        "(pads, kernel, strides, data) -> list",
+        "Padding that is so much larger at the end that the last window, which sticks out, is whole (ceil_mode); a window that would lie \
+         only in the padding is left out.",
+        pads_to_the_end,
+    ),
+    Rule::new(
         "transposed_pads",
         "(auto_pad, pads, kernel, strides, dilations, output_shape, output_padding, data) -> list",
         "The padding of a transposed convolution: that which is given, or that which makes the output as large as is wanted.",
@@ -62,6 +69,28 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
+fn pads_to_the_end(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let (mut pads, kernel, strides) = (ints(args, 0)?, ints(args, 1)?, ints(args, 2)?);
+    let shape = s.importer.builder.info(handle(args, 3)?).shape.clone();
+    let n = kernel.len();
+    let known = shape.dims().len() == n + 2 && !shape.dims()[2..].contains(&-1);
+    if !known || pads.len() != 2 * n || strides.len() != n {
+        return Err(Error::NeedsValue(
+            "the last window depends on the size of the input: give the shapes of the inputs".into(),
+        ));
+    }
+    for k in 0..n {
+        let (size, stride) = (shape.dim(k + 2) + pads[k], strides[k].max(1));
+        let room = size + pads[n + k] - kernel[k];
+        let mut windows = room.div_euclid(stride) + i64::from(room.rem_euclid(stride) != 0) + 1;
+        if (windows - 1) * stride >= size {
+            windows -= 1;
+        }
+        pads[n + k] = (windows - 1) * stride + kernel[k] - size;
+    }
+    Ok(pads.into())
+}
+
 /// Padding and output padding of a transposed convolution: from what is given, or so that the output has a wanted shape.
 fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (kernel, strides, dilations) = (ints(args, 2)?, ints(args, 3)?, ints(args, 4)?);
@@ -94,8 +123,12 @@ fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (mut begin, mut end) = (vec![0; n], vec![0; n]);
     for k in 0..n.min(wanted.len()) {
         let total = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1 - wanted[k];
-        (begin[k], end[k]) =
-            if same == Some(true) { (total / 2, total - total / 2) } else { (total - total / 2, total / 2) };
+        (begin[k], end[k]) = match same {
+            // A wanted output that is larger than what is made is extended at its end.
+            _ if total < 0 => (0, total),
+            Some(true) => (total / 2, total - total / 2),
+            _ => (total - total / 2, total / 2),
+        };
     }
     begin.extend(end);
     Ok(begin.into())

@@ -1,0 +1,146 @@
+//! Rules on single elements of tensors and on the borders of tensors.
+
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::arrays::write_converted;
+
+use super::{Rule, handle, int, ints, text};
+use crate::error::{Error, Result};
+use crate::import::Scope;
+use crate::ir::Value;
+
+pub(super) static RULES: &[Rule] = &[
+    Rule::new("element_of", "(tensor, n) -> tensor", "One element of a vector, as a tensor without axes.", |s, a| {
+        let n = int(a, 1)?;
+        let range = vec![("axis", Value::Int(0)), ("begin", Value::Int(n)), ("end", Value::Int(n + 1))];
+        let one = s.operator("slice_axis", vec![a[0].clone()], range, false)?;
+        s.operator("_np_reshape", vec![one], vec![("newshape", Value::List(Vec::new()))], false)
+    }),
+    Rule::new(
+        "element_positions",
+        "(tensor, indices, axis) -> tensor",
+        "Where in the flattened tensor the elements lie that GatherElements takes: at the place of the index, but along the axis at the index.",
+        element_positions,
+    ),
+    Rule::new(
+        "causal_mask",
+        "(queries, keys, offset, dtype) -> tensor",
+        "The mask that adds 0 where a query may see a key, key j for query i where j <= i + offset, and minus infinity elsewhere.",
+        |s, a| {
+            let (queries, keys, offset) = (int(a, 0)?, int(a, 1)?, int(a, 2)?);
+            let dtype: DType = text(a, 3)?.parse().map_err(Error::Value)?;
+            let shape = Shape::new(&[queries, keys]);
+            let mask = NDArray::zeros(&shape, dtype, Context::default())?;
+            let one = |i: i64, j: i64| if j <= i + offset { 0.0 } else { f64::NEG_INFINITY };
+            let all: Vec<f64> =
+                (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| one(i, j)).collect();
+            write_converted(&mask, all.into_iter())?;
+            let name = format!("{}/causal", s.name);
+            Ok(Value::Handle(s.importer.builder.constant(&name, mask)))
+        },
+    ),
+    Rule::new(
+        "padded",
+        "(tensor, pads, axes, mode, value) -> tensor",
+        "Pad of ONNX: pads at the beginning of each axis, then at the end of each; negative ones cut off.",
+        padded,
+    ),
+];
+
+fn known_shape(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
+    let shape = &s.importer.builder.info(h).shape;
+    match shape.is_known() {
+        true => Ok(shape.dims().to_vec()),
+        false => Err(Error::NeedsValue(format!("the shape {shape} is not fully known: give the shapes of the inputs"))),
+    }
+}
+
+fn element_positions(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let (data, indices) = (known_shape(s, handle(args, 0)?)?, known_shape(s, handle(args, 1)?)?);
+    let axis = Shape::axis(int(args, 2)?, data.len())?;
+    let fits = data.len() == indices.len() && (0..data.len()).all(|k| k == axis || indices[k] <= data[k]);
+    if !fits {
+        return Err(Error::value(format!("indices of shape {indices:?} do not fit a tensor of shape {data:?}")));
+    }
+    let stride = |k: usize| data[k + 1..].iter().product::<i64>();
+    let count = Shape::new(&indices).checked_elements()?;
+    // The part of the position that does not depend on the index.
+    let mut place = vec![0i64; indices.len()];
+    let mut base: Vec<i64> = Vec::with_capacity(count);
+    for _ in 0..count {
+        base.push((0..place.len()).filter(|k| *k != axis).map(|k| place[k] * stride(k)).sum());
+        for k in (0..place.len()).rev() {
+            place[k] += 1;
+            if place[k] < indices[k] {
+                break;
+            }
+            place[k] = 0;
+        }
+    }
+    let name = format!("{}/places", s.name);
+    let base = Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&base, &indices)?));
+    let whole = s.operator("Cast", vec![args[1].clone()], vec![("dtype", "int64".into())], false)?;
+    let negative = s.operator("_npi_less", vec![whole.clone(), Value::Int(0)], vec![], false)?;
+    let wrapped = s.operator("_npi_add", vec![whole.clone(), Value::Int(data[axis])], vec![], false)?;
+    let index = s.operator("_npi_where", vec![negative, wrapped, whole], vec![], false)?;
+    let scaled = s.operator("_npi_multiply", vec![index, Value::Int(stride(axis))], vec![], false)?;
+    s.operator("_npi_add", vec![scaled, base], vec![], false)
+}
+
+fn padded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let pads = ints(args, 1)?;
+    let h = handle(args, 0)?;
+    let rank = s.importer.builder.info(h).shape.ndim();
+    let rank = rank.ok_or_else(|| {
+        Error::NeedsValue("the number of dimensions is not known: give the shapes of the inputs".into())
+    })?;
+    let axes: Vec<usize> = match &args[2] {
+        Value::None => (0..rank).collect(),
+        _ => ints(args, 2)?.into_iter().map(|x| Shape::axis(x, rank)).collect::<Result<_, _>>()?,
+    };
+    if pads.len() != 2 * axes.len() {
+        return Err(Error::value(format!("padding {pads:?} has no pair for each of {} axes", axes.len())));
+    }
+    let mut pairs = vec![[0i64, 0]; rank];
+    for (k, axis) in axes.iter().enumerate() {
+        pairs[*axis] = [pads[k], pads[k + axes.len()]];
+    }
+    let mut value = args[0].clone();
+    if pads.iter().any(|p| *p < 0) {
+        let begin = pairs.iter().map(|p| if p[0] < 0 { Value::Int(-p[0]) } else { Value::None }).collect();
+        let end = pairs.iter().map(|p| if p[1] < 0 { Value::Int(p[1]) } else { Value::None }).collect();
+        value =
+            s.operator("slice", vec![value], vec![("begin", Value::List(begin)), ("end", Value::List(end))], true)?;
+    }
+    pairs.iter_mut().flatten().for_each(|p| *p = (*p).max(0));
+    if pairs.iter().all(|p| *p == [0, 0]) {
+        return if value == args[0] { s.operator("_copy", vec![value], vec![], true) } else { Ok(value) };
+    }
+    let mode = text(args, 3)?;
+    if mode == "wrap" {
+        return wrapped(s, value, &pairs);
+    }
+    let pairs = Value::List(pairs.iter().map(|p| p.to_vec().into()).collect());
+    let mut params = vec![("pad_width", pairs), ("mode", mode.into())];
+    if mode == "constant" {
+        params.push(("constant_value", args[4].clone()));
+    }
+    s.operator("_npi_pad", vec![value], params, true)
+}
+
+/// Padding by what stands at the other end.
+fn wrapped(s: &mut Scope<'_, '_>, mut value: Value, pairs: &[[i64; 2]]) -> Result<Value> {
+    for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
+        let shape = known_shape(s, handle(std::slice::from_ref(&value), 0)?)?;
+        let n = shape[axis];
+        if n == 0 {
+            return Err(Error::value("an empty axis has no other end"));
+        }
+        let places: Vec<i64> = (-pair[0]..n + pair[1]).map(|i| i.rem_euclid(n)).collect();
+        let places = s.operator_constant("places", &places)?;
+        value = s.operator("take", vec![value, places], vec![("axis", Value::Int(axis as i64))], true)?;
+    }
+    Ok(value)
+}
