@@ -317,3 +317,103 @@ fn function_backward(ctx: &OpCtx<'_>, ograds: &[NDArray], igrads: &[NDArray], re
     let call = HostGradient { is_train: ctx.is_train, ograds, ins: &[], outs: &[], igrads, reqs, states: &[] };
     with_instance(&ctx.params::<FunctionParam>().instance, |function| function.backward(&call))
 }
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::context::Context;
+    use ferromx_core::dtype::DType;
+    use ferromx_core::host::HostFactory;
+    use ferromx_core::shape::Shape;
+
+    use super::*;
+
+    /// An operator of two inputs and a state, with the shape of the first input.
+    struct Test {
+        outputs: usize,
+    }
+
+    impl HostOperator for Test {
+        fn inputs(&self) -> Vec<String> {
+            vec!["a".into(), "b".into()]
+        }
+
+        fn outputs(&self) -> Vec<String> {
+            (0..self.outputs).map(|i| format!("y{i}")).collect()
+        }
+
+        fn states(&self) -> Vec<String> {
+            vec!["count".into()]
+        }
+
+        fn infer_shape(&self, ins: &[Shape], _: &[Shape]) -> Result<Inferred<Shape>> {
+            ensure!(ins[0].is_known(), "too little is known");
+            Ok(Inferred {
+                ins: vec![ins[0].clone(); 2],
+                outs: vec![ins[0].clone(); self.outputs],
+                states: vec![[1].into()],
+            })
+        }
+
+        fn is_composed(&self) -> bool {
+            true
+        }
+
+        fn compose(&self, _: &mut dyn GradGraph, node: &GradNode<'_>) -> Result<Vec<Option<Entry>>> {
+            Ok(vec![Some(node.ograds[0]), None])
+        }
+
+        fn create(&self, _: Context, _: &[Shape], _: &[DType]) -> Result<Box<dyn HostInstance>> {
+            Err(Error::value("it does not run"))
+        }
+    }
+
+    impl HostFactory for Test {
+        fn make(&self, attrs: &Attrs) -> Result<Arc<dyn HostOperator>> {
+            ensure!(!attrs.contains_key("__hidden__"), "attributes of the graph are none of the operator's");
+            Ok(Arc::new(Test { outputs: self.outputs }))
+        }
+    }
+
+    fn attrs(op_type: &str) -> Attrs {
+        [("op_type", op_type), ("__hidden__", "1")].map(|(k, v)| (k.to_string(), v.to_string())).into_iter().collect()
+    }
+
+    fn shapes(params: &Params, ins: &[Shape]) -> Result<(Vec<Shape>, Vec<Shape>)> {
+        let (mut ins, mut outs) = (ins.to_vec(), vec![Shape::unknown()]);
+        (CUSTOM.infer_shape)(params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })?;
+        Ok((ins, outs))
+    }
+
+    #[test]
+    fn a_node_of_a_file_waits_for_its_operator() {
+        let node = Stored { inputs: 3, states: vec![2], outputs: 1 };
+        let params = CUSTOM.parse_in_file(&attrs("test_waits"), &node).unwrap();
+        assert_eq!((CUSTOM.num_inputs(&params), CUSTOM.mutated(&params)), (Some(3), &[2][..]));
+        assert_eq!((CUSTOM.title(&params), CUSTOM.output_names(&params)), (Some("test_waits"), vec!["output".into()]));
+        let known = [Shape::new(&[2, 3]), Shape::unknown(), Shape::unknown()];
+        assert_eq!(shapes(&params, &known).unwrap(), (known.to_vec(), vec![Shape::unknown()]));
+        let missing = CUSTOM.ready(&params).unwrap_err().to_string();
+        assert!(missing.contains("'test_waits' is not registered"), "{missing}");
+        assert!(CUSTOM.parse(&attrs("test_waits")).is_err());
+
+        host::register("test_waits", Arc::new(Test { outputs: 1 }));
+        CUSTOM.ready(&params).unwrap();
+        let (ins, outs) = shapes(&params, &known).unwrap();
+        assert_eq!((&ins[1], &ins[2], &outs[0]), (&[2, 3].into(), &[1].into(), &[2, 3].into()));
+        assert!(matches!(CUSTOM.gradient(&params), Grad::Compose(_)));
+    }
+
+    #[test]
+    fn an_operator_that_does_not_fit_its_node_is_an_error() {
+        let node = Stored { inputs: 3, states: vec![2], outputs: 2 };
+        let params = CUSTOM.parse_in_file(&attrs("test_does_not_fit"), &node).unwrap();
+        host::register("test_does_not_fit", Arc::new(Test { outputs: 1 }));
+        let error = CUSTOM.ready(&params).unwrap_err().to_string();
+        assert!(
+            error.contains("2 inputs, 1 auxiliary states and 1 outputs, but the node of the file has 2, 1 and 2"),
+            "{error}"
+        );
+        host::register("test_does_not_fit", Arc::new(Test { outputs: 2 }));
+        CUSTOM.ready(&params).unwrap();
+    }
+}

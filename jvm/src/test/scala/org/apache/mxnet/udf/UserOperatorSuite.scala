@@ -321,6 +321,9 @@ class UserOperatorSuite extends munit.FunSuite {
     val count = new Count
     count.size = 4
     assertEquals(run(count() + x, "x" -> vector(1, 1, 1, 1)), Seq(Seq(1f, 2f, 3f, 4f)))
+    assertEquals(values(new Count().invoke().head), Seq(0f, 1f, 2f))
+    val states = Seq.fill(20)(vector(1))
+    assertEquals(values(new Stateful().invoke(vector(5) +: states: _*).head), Seq(25f))
     val stateful = new Stateful().named("st", x)
     assertEquals(stateful.listAuxiliaryStates(), IndexedSeq.tabulate(20)(i => s"st_count$i"))
     val executor = stateful.simpleBind(cpu, "write", Map("x" -> Shape(2)))
