@@ -233,6 +233,8 @@ pub struct OpDef {
     pub inputs: Inputs,
     /// How many of the inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
     pub listed: usize,
+    /// Whether the metadata lists the parameters; MXNet leaves out those of some internal operators.
+    pub lists_params: bool,
     /// Arguments before the tensor inputs that are graphs, of type `Symbol`.
     pub graph_args: &'static [ArgDef],
     /// Inputs that the operator changes: auxiliary states, optimizer states.
@@ -299,6 +301,7 @@ impl OpDef {
             doc: "",
             inputs: Inputs::Fixed(DATA),
             listed: usize::MAX,
+            lists_params: true,
             graph_args: &[],
             mutates: &[],
             infer_shape: same_shape,
@@ -393,6 +396,12 @@ impl OpDef {
     /// The metadata lists only so many of the inputs.
     pub const fn listed(mut self, inputs: usize) -> OpDef {
         self.listed = inputs;
+        self
+    }
+
+    /// The metadata does not list the parameters.
+    pub const fn unlisted_params(mut self) -> OpDef {
+        self.lists_params = false;
         self
     }
 
@@ -695,7 +704,9 @@ impl OpDef {
             .chain(tensors.iter().take(self.listed))
             .map(|a| (a.name, a.type_string.to_string(), a.doc))
             .collect();
-        all.extend(self.fields().into_iter().map(|f| (f.name, f.type_string, f.doc)));
+        if self.lists_params {
+            all.extend(self.fields().into_iter().map(|f| (f.name, f.type_string, f.doc)));
+        }
         if !self.arg_order.is_empty() {
             all.sort_by_key(|a| self.arg_order.iter().position(|n| *n == a.0));
         }

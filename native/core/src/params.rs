@@ -161,6 +161,22 @@ impl ParamValue for String {
     }
 }
 
+impl ParamValue for char {
+    fn type_name() -> Cow<'static, str> {
+        "char".into()
+    }
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut letters = text.chars();
+        match (letters.next(), letters.next()) {
+            (Some(c), None) => Ok(c),
+            _ => Err(format!("'{text}' is not one letter")),
+        }
+    }
+    fn print(&self) -> String {
+        self.to_string()
+    }
+}
+
 /// `(1, 2)` as Python prints it, from parts.
 fn print_tuple<T>(items: &[T], f: impl Fn(&T) -> String) -> String {
     let parts: Vec<_> = items.iter().map(f).collect();

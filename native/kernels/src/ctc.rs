@@ -3,7 +3,8 @@
 
 use crate::float::{Accum, Real};
 use crate::par::{parallel_rows2, with_scratch};
-use num_traits::{Float, Zero};
+use crate::softmax::{SoftmaxKind, row};
+use num_traits::{Float, One, Zero};
 
 /// Sizes of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,31 +39,62 @@ pub fn ctc_loss<T: Real>(
     assert_eq!([labels.len(), lengths.len(), loss.len()], [s.batch; 3], "sequences of {s:?}");
     assert!(grad.is_empty() || grad.len() == x.len(), "gradients of {s:?}");
     let mut nothing = vec![T::default(); if grad.is_empty() { s.batch } else { 0 }];
-    let (grad, row) = if grad.is_empty() { (&mut nothing[..], 1) } else { (grad, plane) };
-    parallel_rows2((loss, 1), (grad, row), 1, |n, loss, grad| {
-        with_scratch(plane, |logs: &mut [T::Acc]| {
+    let (grad, row_len) = if grad.is_empty() { (&mut nothing[..], 1) } else { (grad, plane) };
+    parallel_rows2((loss, 1), (grad, row_len), 1, |n, loss, grad| {
+        with_scratch(plane + row::scratch_len(s.classes), |work: &mut [T::Acc]| {
+            let (logs, exps) = work.split_at_mut(plane);
             for (t, logs) in logs.chunks_exact_mut(s.classes.max(1)).enumerate() {
-                log_softmax(&x[(t * s.batch + n) * s.classes..][..s.classes], logs);
+                let x = &x[(t * s.batch + n) * s.classes..][..s.classes];
+                row::forward(SoftmaxKind::LogSoftmax, T::Acc::one(), x, exps, logs);
             }
-            let grad = if row == plane { Some(grad) } else { None };
+            let grad = if row_len == plane { Some(grad) } else { None };
             loss[0] = sequence::<T>(s, logs, &labels[n], lengths[n], grad).store();
         });
     });
 }
 
+/// Logarithms of sums of exponentials, state by state.
+struct Paths<'a, A> {
+    /// The logarithms that go into the sums, of which the third is shifted by a penalty.
+    from: [&'a [A]; 3],
+    penalty: &'a [A],
+    /// What is added to the result.
+    plus: &'a [A],
+}
+
 crate::simd::per_isa! {
-    fn log_softmax<T: Real>(x: &[T], logs: &mut [T::Acc]) {
-        let largest = x.iter().fold(T::Acc::neg_infinity(), |m, x| m.max(T::Acc::of(*x)));
-        let sum = x.iter().map(|x| (T::Acc::of(*x) - largest).exponential()).sum::<T::Acc>();
-        let shift = largest + sum.ln();
-        logs.iter_mut().zip(x).for_each(|(log, x)| *log = T::Acc::of(*x) - shift);
+    /// `to = log(e^a + e^b + e^(c + penalty)) + plus`.
+    fn join<A: Accum>(paths: &Paths<'_, A>, to: &mut [A]) {
+        let n = to.len();
+        let [a, b, c] = paths.from.map(|x| &x[..n]);
+        let (penalty, plus) = (&paths.penalty[..n], &paths.plus[..n]);
+        for i in 0..n {
+            let c = c[i] + penalty[i];
+            let largest = if a[i] > b[i] { a[i] } else { b[i] };
+            let largest = if c > largest { c } else { largest };
+            let base = if largest == A::neg_infinity() { A::zero() } else { largest };
+            let sum = (a[i] - base).exponential() + (b[i] - base).exponential() + (c - base).exponential();
+            to[i] = base + sum.logarithm() + plus[i];
+        }
     }
 }
 
-/// log(e^a + e^b).
-fn log_add<A: Accum>(a: A, b: A) -> A {
-    let (low, high) = if a < b { (a, b) } else { (b, a) };
-    if low == A::neg_infinity() { high } else { high + (low - high).exponential().ln_1p() }
+crate::simd::per_isa! {
+    /// `to = e^(a + b - total)`.
+    fn shares_of<A: Accum>(a: &[A], b: &[A], total: A, to: &mut [A]) {
+        for (to, (a, b)) in to.iter_mut().zip(a.iter().zip(b)) {
+            *to = (*a + *b - total).exponential();
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// The gradient of a frame: `e^log - share`.
+    fn frame_gradient<T: Real>(logs: &[T::Acc], shares: &[T::Acc], grad: &mut [T]) {
+        for (grad, (log, share)) in grad.iter_mut().zip(logs.iter().zip(shares)) {
+            *grad = (log.exponential() - *share).store();
+        }
+    }
 }
 
 /// The loss of one sequence, and its gradient.
@@ -79,63 +111,84 @@ fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: us
     let states = 2 * labels.len() + 1;
     let class = |state: usize| if state.is_multiple_of(2) { s.blank } else { labels[state / 2] };
     let skips = |state: usize| state >= 3 && state % 2 == 1 && class(state) != class(state - 2);
-    let log = |t: usize, state: usize| logs[t * s.classes + class(state)];
-    with_scratch(states * (frames + 2) + s.classes, |buffer: &mut [T::Acc]| {
-        let (forward, rest) = buffer.split_at_mut(states * frames);
-        let (beta, rest) = rest.split_at_mut(states);
-        let (next, shares) = rest.split_at_mut(states);
-        let never = T::Acc::neg_infinity();
+    let never = T::Acc::neg_infinity();
+    // Two states that cannot be reached stand before the first one, so that every state has two before it.
+    let width = states + 2;
+    with_scratch(frames * (width + states) + 2 * width, |work: &mut [T::Acc]| {
+        let (forward, rest) = work.split_at_mut(frames * width);
+        let (emit, rest) = rest.split_at_mut(frames * states);
+        let (penalty, first) = rest.split_at_mut(width);
+        penalty.fill(never);
+        (0..states).filter(|state| skips(*state)).for_each(|state| penalty[state] = T::Acc::zero());
+        for (t, emit) in emit.chunks_exact_mut(states).enumerate() {
+            emit.iter_mut().enumerate().for_each(|(state, log)| *log = logs[t * s.classes + class(state)]);
+        }
+        first.fill(never);
+        // The frame before the first one can be thought to have ended in the state before the first one.
+        first[1] = T::Acc::zero();
         for t in 0..frames {
-            let (before, now) = forward.split_at_mut(t * states);
-            for state in 0..states {
-                let reach = match t {
-                    0 if state < 2 => T::Acc::zero(),
-                    0 => never,
-                    _ => {
-                        let before = &before[(t - 1) * states..];
-                        let mut reach = before[state];
-                        if state >= 1 {
-                            reach = log_add(reach, before[state - 1]);
-                        }
-                        if skips(state) {
-                            reach = log_add(reach, before[state - 2]);
-                        }
-                        reach
-                    }
-                };
-                now[state] = reach + log(t, state);
+            let (before, now) = forward.split_at_mut(t * width);
+            let before = if t == 0 { &*first } else { &before[(t - 1) * width..] };
+            let now = &mut now[..width];
+            now[..2].fill(never);
+            let from = [&before[2..], &before[1..], before];
+            join(&Paths { from, penalty, plus: &emit[t * states..] }, &mut now[2..]);
+            if t == 0 && states > 1 {
+                now[3] = emit[1];
             }
         }
-        let last = &forward[(frames - 1) * states..];
-        let total = if states > 1 { log_add(last[states - 1], last[states - 2]) } else { last[0] };
-        let Some(grad) = grad else { return -total };
-        grad[frames * s.classes..].fill(T::default());
-        beta.fill(never);
-        beta[states.saturating_sub(2)..].fill(T::Acc::zero());
-        for t in (0..frames).rev() {
-            shares.fill(T::Acc::zero());
-            for state in 0..states {
-                shares[class(state)] += (forward[t * states + state] + beta[state] - total).exponential();
-            }
-            let row = t * s.classes..(t + 1) * s.classes;
-            for ((grad, log), share) in grad[row.clone()].iter_mut().zip(&logs[row]).zip(&*shares) {
-                *grad = (log.exponential() - *share).store();
-            }
-            // What follows from each state of the frame before.
-            next.copy_from_slice(beta);
-            for state in 0..states {
-                let mut reach = next[state] + log(t, state);
-                if state + 1 < states {
-                    reach = log_add(reach, next[state + 1] + log(t, state + 1));
-                }
-                if state + 2 < states && skips(state + 2) {
-                    reach = log_add(reach, next[state + 2] + log(t, state + 2));
-                }
-                beta[state] = reach;
-            }
+        let last = &forward[(frames - 1) * width..];
+        let total = log_add(last[width - 1], last[width - 2]);
+        if let Some(grad) = grad {
+            gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
         }
         -total
     })
+}
+
+/// log(e^a + e^b).
+fn log_add<A: Accum>(a: A, b: A) -> A {
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    if low == A::neg_infinity() { high } else { high + (low - high).exponential().ln_1p() }
+}
+
+/// The gradient of the loss, from the logarithms of the probabilities of all classes and of those of the states, and of the paths
+/// that lead to each state.
+fn gradient<T: Real>(
+    s: &CtcShape,
+    (logs, emit): (&[T::Acc], &[T::Acc]),
+    (forward, total): (&[T::Acc], T::Acc),
+    penalty: &[T::Acc],
+    class: &impl Fn(usize) -> usize,
+    grad: &mut [T],
+) {
+    let width = penalty.len();
+    let states = width - 2;
+    let frames = forward.len() / width;
+    let never = T::Acc::neg_infinity();
+    grad[frames * s.classes..].fill(T::default());
+    with_scratch(3 * states + width + s.classes, |work: &mut [T::Acc]| {
+        let (beta, rest) = work.split_at_mut(states);
+        let (share, rest) = rest.split_at_mut(states);
+        let (nothing, rest) = rest.split_at_mut(states);
+        let (next, shares) = rest.split_at_mut(width);
+        nothing.fill(T::Acc::zero());
+        next.fill(never);
+        beta.fill(never);
+        beta[states.saturating_sub(2)..].fill(T::Acc::zero());
+        for t in (0..frames).rev() {
+            shares_of(&forward[t * width + 2..], beta, total, share);
+            shares.fill(T::Acc::zero());
+            share.iter().enumerate().for_each(|(state, share)| shares[class(state)] += *share);
+            let row = t * s.classes..(t + 1) * s.classes;
+            frame_gradient(&logs[row.clone()], shares, &mut grad[row]);
+            // What follows from each state of the frame before.
+            let emit = &emit[t * states..][..states];
+            next.iter_mut().zip(&*beta).zip(emit).for_each(|((next, beta), emit)| *next = *beta + *emit);
+            let from = [&*next, &next[1..], &next[2..]];
+            join(&Paths { from, penalty: &penalty[2..], plus: nothing }, beta);
+        }
+    });
 }
 
 /// `x_grad` (frames, batch, classes) from the gradient of each loss and the gradients that [`ctc_loss`] stored.

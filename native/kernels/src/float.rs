@@ -26,6 +26,8 @@ pub trait Accum: Real<Acc = Self> + WindowElement + Float + NumAssign + Sum {
     fn count(n: usize) -> Self;
     /// e to the power of `self`, in a form that the compiler can vectorise where there is one.
     fn exponential(self) -> Self;
+    /// The natural logarithm, in such a form.
+    fn logarithm(self) -> Self;
     /// This to the power of `exponent`.
     fn power(self, exponent: Self) -> Self;
 }
@@ -88,6 +90,10 @@ impl Accum for f32 {
         crate::math::exp(self)
     }
     #[inline(always)]
+    fn logarithm(self) -> f32 {
+        crate::math::log(self)
+    }
+    #[inline(always)]
     fn power(self, exponent: f32) -> f32 {
         crate::math::pow(self, exponent)
     }
@@ -113,6 +119,10 @@ impl Accum for f64 {
     #[inline(always)]
     fn exponential(self) -> f64 {
         crate::math::exp(self)
+    }
+    #[inline(always)]
+    fn logarithm(self) -> f64 {
+        crate::math::log(self)
     }
     #[inline(always)]
     fn power(self, exponent: f64) -> f64 {

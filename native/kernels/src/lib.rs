@@ -5,6 +5,7 @@ mod test_data;
 
 pub mod attention;
 pub mod broadcast;
+pub mod calibrate;
 pub mod check;
 pub mod conv;
 pub mod correlation;

@@ -48,9 +48,16 @@ pub fn nearest<Q: Element>(x: f32) -> Q {
 pub fn quantize<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
     assert_eq!(x.len(), out.len(), "the result has another length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-        let x = &x[chunk * GRAIN..];
-        out.iter_mut().zip(x).for_each(|(q, x)| *q = nearest(x.to_f32() * scale + shift));
+        quantize_block(&x[chunk * GRAIN..], scale, shift, out);
     });
+}
+
+crate::simd::per_isa! {
+    fn quantize_block<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
+        for (q, x) in out.iter_mut().zip(x) {
+            *q = nearest(x.to_f32() * scale + shift);
+        }
+    }
 }
 
 /// `out` = `q * scale`.
@@ -60,9 +67,16 @@ pub fn quantize<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &m
 pub fn dequantize<Q: Element>(q: &[Q], scale: f32, out: &mut [f32]) {
     assert_eq!(q.len(), out.len(), "the result has another length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-        let q = &q[chunk * GRAIN..];
-        out.iter_mut().zip(q).for_each(|(x, q)| *x = q.to_f32() * scale);
+        dequantize_block(&q[chunk * GRAIN..], scale, out);
     });
+}
+
+crate::simd::per_isa! {
+    fn dequantize_block<Q: Element>(q: &[Q], scale: f32, out: &mut [f32]) {
+        for (x, q) in out.iter_mut().zip(q) {
+            *x = q.to_f32() * scale;
+        }
+    }
 }
 
 /// `out` = the integer nearest to `f(x, y)`.
@@ -77,15 +91,44 @@ pub fn combine<T: Element, U: Element, Q: Element>(
 ) {
     assert!(x.len() == out.len() && y.len() == out.len(), "the operands have other lengths");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
-        let (x, y) = (&x[chunk * GRAIN..], &y[chunk * GRAIN..]);
-        out.iter_mut().zip(x).zip(y).for_each(|((q, x), y)| *q = nearest(f(x.to_f32(), y.to_f32())));
+        combine_block(&x[chunk * GRAIN..], &y[chunk * GRAIN..], out, &f);
     });
 }
 
-/// The smallest and the largest element; (0, 0) if there is none.
+crate::simd::per_isa! {
+    fn combine_block<T: Element, U: Element, Q: Element, F: Fn(f32, f32) -> f32>(x: &[T], y: &[U], out: &mut [Q], f: &F) {
+        for ((q, x), y) in out.iter_mut().zip(x).zip(y) {
+            *q = nearest(f(x.to_f32(), y.to_f32()));
+        }
+    }
+}
+
+/// The smallest and the largest element that is a number; (0, 0) if there is none.
 pub fn extremes<T: Element>(x: &[T]) -> (f32, f32) {
-    let Some(first) = x.first() else { return (0.0, 0.0) };
-    x.iter().fold((first.to_f32(), first.to_f32()), |(low, high), x| (low.min(x.to_f32()), high.max(x.to_f32())))
+    let (low, high) = extremes_of(x);
+    if low > high { (0.0, 0.0) } else { (low, high) }
+}
+
+crate::simd::per_isa! {
+    /// The extremes in partial results side by side; the smallest is above the largest if there is no number.
+    fn extremes_of<T: Element>(x: &[T]) -> (f32, f32) {
+        const LANES: usize = 64;
+        let (mut low, mut high) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+        let blocks = x.chunks_exact(LANES);
+        let rest = blocks.remainder();
+        for block in blocks {
+            for i in 0..LANES {
+                let x = block[i].to_f32();
+                low[i] = if x < low[i] { x } else { low[i] };
+                high[i] = if x > high[i] { x } else { high[i] };
+            }
+        }
+        for (i, x) in rest.iter().enumerate() {
+            low[i] = low[i].min(x.to_f32());
+            high[i] = high[i].max(x.to_f32());
+        }
+        (low.into_iter().fold(f32::INFINITY, f32::min), high.into_iter().fold(f32::NEG_INFINITY, f32::max))
+    }
 }
 
 /// The patches of a picture of (channels, height, width) elements as rows, one for each place of the kernel.
@@ -155,6 +198,15 @@ mod tests {
         let mut q = [0u8; 2];
         quantize(&[-3.0f32, 1e9], 1.0, 0.0, &mut q);
         assert_eq!(q, [0, 255]);
+    }
+
+    #[test]
+    fn extremes_are_those_of_numbers() {
+        let mut x: Vec<f32> = (0..200).map(|i| (i * 37 % 101) as f32 - 50.0).collect();
+        x[190] = f32::NAN;
+        assert_eq!(extremes(&x), (-50.0, 50.0));
+        assert_eq!(extremes::<f32>(&[]), (0.0, 0.0));
+        assert_eq!(extremes(&[-3i8, 7, 2]), (-3.0, 7.0));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use ferromx_core::op::OpDef;
 static FAMILIES: &[&[&OpDef]] = &[
     crate::broadcast::BINARY,
     crate::broadcast::EXPAND,
+    crate::broadcast::BACKWARD,
     crate::contrib::ATTENTION,
     crate::contrib::DEFORMABLE,
     crate::contrib::DETECTION,
@@ -34,6 +35,10 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::linalg::PRODUCTS,
     crate::linalg::SOLVE,
     crate::linalg::FACTOR,
+    crate::linalg::EIGEN,
+    crate::linalg::SINGULAR,
+    crate::linalg::EQUATIONS,
+    crate::linalg::NORMS,
     crate::linalg::DIAGONALS,
     crate::linalg::TRANSFORMS,
     crate::nn::OPS,
@@ -51,6 +56,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::numpy::INIT,
     crate::numpy::SELECT,
     crate::numpy::STATS,
+    crate::numpy::RUNNING,
     crate::numpy::PRODUCTS,
     crate::numpy::DYNAMIC,
     crate::numpy::MISC,
@@ -63,12 +69,14 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::optimizer::SGD,
     crate::optimizer::MULTI_SGD,
     crate::optimizer::ADAPTIVE,
+    crate::optimizer::GROUP,
     crate::optimizer::ADAMW,
     crate::optimizer::LAMB,
     crate::optimizer::NORMS,
     crate::quantized::CONVERT,
     crate::quantized::LAYERS,
     crate::quantized::PRODUCT,
+    crate::quantized::RNN,
     crate::random::FIXED,
     crate::random::SAMPLED,
     crate::random::DISCRETE,
@@ -113,6 +121,16 @@ fn registry() -> &'static Registry {
     })
 }
 
+/// Operators of MXNet 1.9.1 that are left out, and what to do instead.
+const ABSENT: &[(&str, &str)] = &[
+    ("_contrib_dgl_", "graphs for message passing are sampled and cut outside of the engine"),
+    ("_imdecode", "use _cvimdecode, which takes the encoded picture as an array"),
+    (
+        "_sg_mkldnn_",
+        "it stands for a part of a graph that MXNet rewrote for oneDNN: save the graph without that backend",
+    ),
+];
+
 /// The operator of this name or alias, with the `'static` text of the name that was asked for.
 ///
 /// # Errors
@@ -121,6 +139,9 @@ pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
     let r = registry();
     if let Some((key, def)) = r.by_name.get_key_value(name) {
         return Ok((key, def));
+    }
+    if let Some((_, instead)) = ABSENT.iter().find(|(prefix, _)| name.starts_with(prefix)) {
+        return Err(Error::NotFound(format!("operator '{name}' of MXNet is not supported: {instead}")));
     }
     let lower = name.to_lowercase();
     let internal = |n: &str| n.starts_with('_') && !name.starts_with('_');
@@ -163,6 +184,12 @@ mod tests {
                 assert!(!doc.is_empty(), "argument {arg} of {} has no description", def.name);
             }
         }
+    }
+
+    #[test]
+    fn operators_that_are_left_out_say_what_to_do() {
+        let e = find("_sg_mkldnn_conv").map(|(n, _)| n).unwrap_err().to_string();
+        assert!(e.contains("save the graph without that backend"), "{e}");
     }
 
     #[test]

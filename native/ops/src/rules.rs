@@ -1,8 +1,11 @@
 //! Inference rules and gradients that several families share. Rules for all-equal shapes and types are in
 //! [`ferromx_core::infer`].
 
+use ferromx_core::dtype::Element;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Compose, Entry, GradGraph, GradNode};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Out;
 
@@ -30,6 +33,25 @@ pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     {
         dims[i] = total / known;
     }
+}
+
+/// Whatever type is known of one operand is that of all.
+pub fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    io.first_known().map_or(Ok(()), |d| io.assign_all(d))
+}
+
+/// The shapes of the outputs are those of the inputs from number `first` on, as for gradients that MXNet lists under names.
+pub fn shapes_of_inputs(io: &mut ShapeIo<'_>, first: usize) -> Result<()> {
+    for k in 0..io.outs.len() {
+        let shape = io.ins[first + k].clone();
+        io.assign_out(k, &shape)?;
+    }
+    Ok(())
+}
+
+/// The elements of an output, none if nobody wants it.
+pub fn slice_if_wanted<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
+    if out.wanted() { out.slice_mut() } else { Ok(&mut []) }
 }
 
 /// The gradient of an input that has none, such as an index array or a label: zeros.

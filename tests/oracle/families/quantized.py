@@ -9,6 +9,7 @@ ONEDNN = True
 
 def cases():
     yield from conversions()
+    yield from calibration()
     yield from layers()
     yield from products()
 
@@ -44,6 +45,20 @@ def conversions():
         yield OpCase("_contrib_quantize_v2", [integers((2, 3), kind)],
                      {"out_type": kind, "min_calib_range": -1, "max_calib_range": 2}, why="integers already")
     yield OpCase("_contrib_requantize", [integers((2, 3)), number(-3), number(3)], why="8 bits already")
+
+
+def calibration():
+    for bins, merged in ((41, 15), (101, 31), (40, 15), (201, 51)):
+        for seed in range(3):
+            rng = np.random.RandomState(seed)
+            numbers = (rng.randn(3000), rng.exponential(size=2000) - 1, rng.standard_cauchy(500))[seed]
+            counts, edges = np.histogram(numbers, bins=bins, range=(-5, 5))
+            # MXNet computes in single precision.
+            yield OpCase("_contrib_calibrate_entropy", [counts.astype("float32"), edges.astype("float32")],
+                         {"num_quantized_bins": merged}, rtol=1e-3)
+    few = [np.ones(5, "float32"), np.arange(6, dtype="float32")]
+    yield OpCase("_contrib_calibrate_entropy", few, {"num_quantized_bins": 7}, refuse=True, why="more quantized bins than bins")
+    yield OpCase("_contrib_calibrate_entropy", [few[0], few[0]], {"num_quantized_bins": 3}, why="an edge is missing")
 
 
 def layers():

@@ -196,3 +196,8 @@ def optimizers():
                 start = [data((5, 3), seed=7 + i, lo=0.5, hi=2) for i in range(len(names))]
                 yield call(op, [data((5, 3), lo=0.5, hi=2), holes((5, 3), seed=3)] + start,
                            [kinds[0], "row_sparse"] + [kinds[1]] * len(names), dict(attrs, **extra), changed=names, in_place=True)
+    for dtype in ("float32", "float64", "float16"):
+        for extra in ({}, {"rescale_grad": 0.5, "clip_gradient": 0.5, "epsilon": 0.25}):
+            yield call("_contrib_group_adagrad_update",
+                       [data((5, 3), dtype, lo=0.5, hi=2), holes((5, 3), dtype, seed=3), data((5, 1), dtype, lo=0.5, hi=2)],
+                       ["default", "row_sparse", "default"], dict(extra, lr=0.5), changed=("history",), in_place=True)

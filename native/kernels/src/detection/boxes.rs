@@ -3,7 +3,7 @@
 use crate::float::{Accum, Real};
 use crate::par;
 use crate::sort::{self, Order, SortKey};
-use num_traits::{Float, Zero};
+use num_traits::Float;
 
 use super::wide;
 
@@ -143,25 +143,44 @@ pub struct Decoding {
 /// If the lengths do not fit.
 pub fn box_decode<T: Real>(codes: &[T], anchors: &[T], how: &Decoding, out: &mut [T]) {
     assert_eq!(codes.len(), out.len(), "the boxes do not fit");
-    let stds = how.stds.map(T::Acc::of);
-    let clip = T::Acc::of(how.clip);
-    let size = |code: T::Acc, anchor: T::Acc| {
-        let code = if clip > T::Acc::zero() { code.min(clip) } else { code };
-        half(code.exponential() * anchor)
-    };
-    let count = (anchors.len() / 4).max(1);
-    par::parallel_rows(out, 4, GRAIN, |i, out| {
-        let anchor = wide::<T::Acc, T>(&anchors[4 * (i % count)..]);
-        let [ax, ay, aw, ah] = match how.format {
-            BoxFormat::Corner => BoxFormat::Center.of_corners(anchor),
-            BoxFormat::Center => anchor,
-        };
-        let code = wide::<T::Acc, T>(&codes[4 * i..]);
-        let (x, y) = (code[0] * stds[0] * aw + ax, code[1] * stds[1] * ah + ay);
-        let (w, h) = (size(code[2] * stds[2], aw), size(code[3] * stds[3], ah));
-        let corners = [x - w, y - h, x + w, y + h];
-        out.iter_mut().zip(corners).for_each(|(out, c)| *out = c.store());
+    par::parallel_rows(out, 4 * DECODED, 1, |chunk, out| {
+        decode_block(&codes[4 * DECODED * chunk..], anchors, chunk * DECODED, how, out);
     });
+}
+
+/// Boxes of a chunk of [`box_decode`].
+const DECODED: usize = 1 << 11;
+
+crate::simd::per_isa! {
+    /// Decodes boxes from number `first` on.
+    fn decode_block<T: Real>(codes: &[T], anchors: &[T], first: usize, how: &Decoding, out: &mut [T]) {
+        let stds = how.stds.map(T::Acc::of);
+        let clip = T::Acc::of(how.clip);
+        let count = (anchors.len() / 4).max(1);
+        let mut at = first % count;
+        for (code, out) in codes.chunks_exact(4).zip(out.chunks_exact_mut(4)) {
+            let anchor = wide::<T::Acc, T>(&anchors[4 * at..]);
+            at = if at + 1 == count { 0 } else { at + 1 };
+            let [ax, ay, aw, ah] = match how.format {
+                BoxFormat::Corner => BoxFormat::Center.of_corners(anchor),
+                BoxFormat::Center => anchor,
+            };
+            let code = wide::<T::Acc, T>(code);
+            let (x, y) = (code[0] * stds[0] * aw + ax, code[1] * stds[1] * ah + ay);
+            let (w, h) = (half_size(code[2] * stds[2], clip, aw), half_size(code[3] * stds[3], clip, ah));
+            out[0] = (x - w).store();
+            out[1] = (y - h).store();
+            out[2] = (x + w).store();
+            out[3] = (y + h).store();
+        }
+    }
+}
+
+/// Half the size that a code stands for.
+#[inline(always)]
+fn half_size<A: Accum>(code: A, clip: A, anchor: A) -> A {
+    let code = if clip > A::zero() { code.min(clip) } else { code };
+    half(code.exponential() * anchor)
 }
 
 /// Matches rows and columns of each (`rows`, `cols`) matrix of scores greedily, best score first, until a score is not better

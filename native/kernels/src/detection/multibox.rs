@@ -1,7 +1,6 @@
 //! The single shot detector (Liu et al., "SSD: Single Shot MultiBox Detector", 2016): its anchors, their training targets,
 //! and the boxes found.
 
-use crate::math;
 use crate::par;
 
 use super::boxes::Area;
@@ -290,8 +289,8 @@ fn found(scores: &[f32], codes: &[f32], anchors: &[f32], how: &Detection) -> Vec
         let (width, height) = (a[2] - a[0], a[3] - a[1]);
         let x = code[0] * how.variances[0] * width + (a[0] + a[2]) / 2.0;
         let y = code[1] * how.variances[1] * height + (a[1] + a[3]) / 2.0;
-        let w = math::exp(code[2] * how.variances[2]) * width / 2.0;
-        let h = math::exp(code[3] * how.variances[3]) * height / 2.0;
+        let w = (code[2] * how.variances[2]).exp() * width / 2.0;
+        let h = (code[3] * how.variances[3]).exp() * height / 2.0;
         rows.push([class as f32, probability, limit(x - w), limit(y - h), limit(x + w), limit(y + h)]);
     }
     rows

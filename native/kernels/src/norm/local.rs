@@ -128,7 +128,10 @@ crate::simd::per_isa! {
             }
         } else {
             let exponent = T::Acc::of(-beta);
-            powers.iter_mut().zip(norm).for_each(|(power, norm)| *power = T::Acc::of(*norm).power(exponent));
+            // A loop, since a closure as large as a power is not inlined and runs without vector instructions.
+            for (power, norm) in powers.iter_mut().zip(norm) {
+                *power = T::Acc::of(*norm).power(exponent);
+            }
         }
     }
 }

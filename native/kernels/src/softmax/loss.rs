@@ -1,9 +1,9 @@
 //! Losses on top of softmax, with class indices as labels.
 
-use super::SoftmaxShape;
+use super::{SoftmaxShape, row};
 use crate::float::{Accum, Real};
 use crate::par::{parallel_ranges, parallel_rows};
-use num_traits::{Float, Zero};
+use num_traits::Zero;
 use std::sync::Mutex;
 
 /// What the gradient of `SoftmaxOutput` is taken against.
@@ -130,10 +130,7 @@ fn row_loss<T: Real>(x: &[T], label: T) -> T::Acc {
     if x.is_empty() {
         return T::Acc::zero();
     }
-    let values = || x.iter().map(|x| T::Acc::of(*x));
-    let max = values().fold(T::Acc::neg_infinity(), |a, b| if b > a { b } else { a });
-    let sum: T::Acc = values().map(|x| (x - max).exponential()).sum();
-    sum.ln() - (T::Acc::of(x[class(label, x.len())]) - max)
+    row::log_sum(x) - T::Acc::of(x[class(label, x.len())])
 }
 
 /// The gradient of [`cross_entropy_forward`]: `(probability - target) * head`, where `probabilities` is the softmax of

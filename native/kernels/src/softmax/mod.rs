@@ -6,7 +6,7 @@
 
 mod axis;
 mod loss;
-mod row;
+pub(crate) mod row;
 #[cfg(test)]
 mod tests;
 

@@ -8,13 +8,13 @@ use num_traits::{Float, One, Zero};
 const LANES: usize = 16;
 
 /// The length of the working memory for a row.
-pub(super) fn scratch_len(axis: usize) -> usize {
+pub(crate) fn scratch_len(axis: usize) -> usize {
     axis.next_multiple_of(LANES)
 }
 
 crate::simd::per_isa! {
     /// Computes a row of `x` into `y`. `exps` is working memory of `scratch_len` elements.
-    pub(super) fn forward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, x: &[T], exps: &mut [T::Acc], y: &mut [O]) {
+    pub(crate) fn forward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, x: &[T], exps: &mut [T::Acc], y: &mut [O]) {
         let sign = if kind == SoftmaxKind::Softmin { -T::Acc::one() } else { T::Acc::one() };
         let max = max(x, sign);
         let mut sums = [T::Acc::zero(); LANES];
@@ -66,6 +66,24 @@ crate::simd::per_isa! {
             let value = if log { grad - y.exponential() * sum } else { y * (grad - sum) };
             *x_grad = (value * slope).store();
         }
+    }
+}
+
+crate::simd::per_isa! {
+    /// The logarithm of the sum of the exponentials of a row.
+    pub(crate) fn log_sum<T: Real>(x: &[T]) -> T::Acc {
+        let max = max(x, T::Acc::one());
+        let mut sums = [T::Acc::zero(); LANES];
+        let blocks = x.chunks_exact(LANES);
+        for (sum, x) in sums.iter_mut().zip(blocks.remainder()) {
+            *sum += (T::Acc::of(*x) - max).exponential();
+        }
+        for block in blocks {
+            for (sum, x) in sums.iter_mut().zip(block) {
+                *sum += (T::Acc::of(*x) - max).exponential();
+            }
+        }
+        max + tree(sums, |a, b| a + b).ln()
     }
 }
 

@@ -14,6 +14,7 @@ use ferromx_kernels::reduce::{Sum, reduce, reduce_to_shape};
 use ferromx_kernels::zip::zip;
 use smallvec::SmallVec;
 
+use super::backward;
 use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
 
@@ -51,12 +52,12 @@ pub const LHS_RHS: &[ArgDef] = &[
 /// Defines an operator of two broadcast inputs `lhs` and `rhs`, for all numeric types, from a [`Binary`] formula.
 ///
 /// ```text
-/// broadcast_op!(MUL: "broadcast_mul", "The product.", Mul, grad(other::<Mul>, other::<Mul>));
-/// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(pass, minus));
+/// broadcast_op!(MUL: "broadcast_mul", "The product.", Mul, grad(other::<Mul>, other::<Mul>), graph MUL);
+/// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(pass, minus), graph SUB);
 /// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
 /// ```
-/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output. With `keeps_csr`
-/// before the name, csr by dense is csr.
+/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output, `graph` the form made
+/// of operators, of [`backward`]. With `keeps_csr` before the name, csr by dense is csr.
 macro_rules! broadcast_op {
     (keeps_csr $($operator:tt)+) => {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
@@ -72,8 +73,12 @@ macro_rules! broadcast_op {
             $($sparse)*;
     };
     (@grad zero) => { Grad::Zero };
-    (@grad sums($lhs:expr, $rhs:expr)) => { Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs), None) };
-    (@grad grad($lhs:expr, $rhs:expr)) => { Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs).inputs(Deps::All), None) };
+    (@grad sums($lhs:expr, $rhs:expr), graph $graph:ident) => {
+        Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs), Some(backward::$graph))
+    };
+    (@grad grad($lhs:expr, $rhs:expr), graph $graph:ident) => {
+        Grad::Kernel(broadcast_op!(@kernel $lhs, $rhs).inputs(Deps::All), Some(backward::$graph))
+    };
     (@kernel $lhs:expr, $rhs:expr) => {
         Backward::new(|ctx, ins, outs| {
             if outs[0].wanted() {
@@ -89,26 +94,26 @@ macro_rules! broadcast_op {
 }
 
 broadcast_op!(ADD: "broadcast_add" ["_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"],
-    "The sum lhs + rhs with broadcasting.", Add, sums(pass, pass));
+    "The sum lhs + rhs with broadcasting.", Add, sums(pass, pass), graph ADD);
 broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"],
-    "The difference lhs - rhs with broadcasting.", Sub, sums(pass, minus));
+    "The difference lhs - rhs with broadcasting.", Sub, sums(pass, minus), graph SUB);
 broadcast_op!(keeps_csr MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
-    "The product lhs * rhs with broadcasting.", Mul, grad(other::<Mul>, other::<Mul>));
+    "The product lhs * rhs with broadcasting.", Mul, grad(other::<Mul>, other::<Mul>), graph MUL);
 broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
     "The quotient lhs / rhs with broadcasting; integers are truncated, and give 0 where they are divided by 0.",
-    Div, grad(other::<Div>, both::<DivB>));
+    Div, grad(other::<Div>, both::<DivB>), graph DIV);
 broadcast_op!(MOD: "broadcast_mod",
     "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, grad(both::<ModA>, both::<ModB>));
-broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(both::<PowerA>, both::<PowerB>));
+    Mod, grad(both::<ModA>, both::<ModB>), graph MOD);
+broadcast_op!(POWER: "broadcast_power", "lhs to the power rhs with broadcasting.", Power, grad(both::<PowerA>, both::<PowerB>), graph POWER);
 broadcast_op!(HYPOT: "broadcast_hypot", "The hypotenuse sqrt(lhs^2 + rhs^2) with broadcasting.",
-    Hypot, grad(both::<HypotA>, both::<HypotB>));
+    Hypot, grad(both::<HypotA>, both::<HypotB>), graph HYPOT);
 broadcast_op!(MAXIMUM: "broadcast_maximum" ["_npi_maximum"],
     "The larger element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Maximum, grad(both::<MaximumA>, both::<MaximumB>));
+    Maximum, grad(both::<MaximumA>, both::<MaximumB>), graph MAXIMUM);
 broadcast_op!(MINIMUM: "broadcast_minimum" ["_npi_minimum"],
     "The smaller element with broadcasting, NaN if one is NaN. Where they are equal, the gradient goes to lhs.",
-    Minimum, grad(both::<MinimumA>, both::<MinimumB>));
+    Minimum, grad(both::<MinimumA>, both::<MinimumB>), graph MINIMUM);
 broadcast_op!(EQUAL: "broadcast_equal", "1 where lhs equals rhs with broadcasting, else 0.", Equal, zero);
 broadcast_op!(NOT_EQUAL: "broadcast_not_equal", "1 where lhs differs from rhs with broadcasting, else 0.", NotEqual, zero);
 broadcast_op!(GREATER: "broadcast_greater", "1 where lhs > rhs with broadcasting, else 0.", Greater, zero);

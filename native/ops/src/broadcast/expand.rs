@@ -12,6 +12,7 @@ use ferromx_core::params::{Params, ShapeOrNone};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 
+use super::backward;
 use super::binary::sum_to;
 
 /// The operators of this file.
@@ -43,7 +44,7 @@ pub static BROADCAST_TO: OpDef = OpDef::new("broadcast_to")
         expanded(&lengths, io)
     })
     .forward(repeat)
-    .grad(Grad::Kernel(Backward::new(repeat_backward), None));
+    .grad(Grad::Kernel(Backward::new(repeat_backward), Some(backward::REPEAT)));
 
 params! {
     /// Parameters of `broadcast_axis`.
@@ -86,7 +87,7 @@ pub static BROADCAST_AXIS: OpDef = OpDef::new("broadcast_axis")
         expanded(&lengths, io)
     })
     .forward(repeat)
-    .grad(Grad::Kernel(Backward::new(repeat_backward), None));
+    .grad(Grad::Kernel(Backward::new(repeat_backward), Some(backward::REPEAT)));
 
 params! {
     /// Parameters of `broadcast_like`.
@@ -118,7 +119,7 @@ pub static BROADCAST_LIKE: OpDef = OpDef::new("broadcast_like")
             }
             if outs[0].wanted() { repeat_backward(ctx, ins, outs) } else { Ok(()) }
         }),
-        None,
+        Some(backward::REPEAT),
     ));
 
 fn broadcast_like_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

@@ -5,6 +5,7 @@ use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpDef, arg};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{LaneFn, map};
+use ferromx_kernels::zip::zip;
 
 use crate::elemwise::family::{Graph, NUMERIC, formula, src, unary_kernel, with_scalar};
 use crate::elemwise::formulas::{Div, Mul};
@@ -13,8 +14,15 @@ use crate::elemwise::scalar::ScalarParam;
 use crate::rules::PASS_BACK;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] =
-    &[&DIV_SQRT_DIM, &QUADRATIC, &GRADIENT_MULTIPLIER, &BACKWARD_GRADIENT_MULTIPLIER, &ROUND_STE, &SIGN_STE];
+pub static OPS: &[&OpDef] = &[
+    &DIV_SQRT_DIM,
+    &QUADRATIC,
+    &BACKWARD_QUADRATIC,
+    &GRADIENT_MULTIPLIER,
+    &BACKWARD_GRADIENT_MULTIPLIER,
+    &ROUND_STE,
+    &SIGN_STE,
+];
 
 /// Division by the root of the length.
 pub static DIV_SQRT_DIM: OpDef = OpDef::new("_contrib_div_sqrt_dim")
@@ -64,6 +72,31 @@ pub static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
         let slope = g.affine(n.inputs[0], 2.0 * f64::from(p.a), f64::from(p.b))?;
         Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
     }))
+    .inplace(&[(0, 0)])
+    .pointwise();
+
+/// The gradient of the former.
+pub static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")
+    .doc("The gradient of `_contrib_quadratic`: grad * (2 * a * data + b).")
+    .inputs(&[arg("grad", "The gradient of the output."), arg("data", "The array.")])
+    .listed(0)
+    .params::<QuadraticParam>()
+    .unlisted_params()
+    .forward(|ctx, ins, outs| {
+        let (p, out) = (ctx.params::<QuadraticParam>(), &mut outs[0]);
+        let (a, b) = (2.0 * p.a, p.b);
+        dispatch!(out.dtype(), T in [f32, f16, bf16] => {
+            let (grad, x) = (src::<T>(&ins[0])?, src::<T>(&ins[1])?);
+            zip(grad, x, out.slice_mut::<T>()?, move |grad: f32, x: f32| grad * (a * x + b));
+        }, other => {
+            if other != DType::F64 {
+                return Err(ctx.unsupported(other, DType::FLOATS));
+            }
+            let (grad, x, a, b) = (src::<f64>(&ins[0])?, src::<f64>(&ins[1])?, f64::from(a), f64::from(b));
+            zip(grad, x, out.slice_mut::<f64>()?, move |grad: f64, x: f64| grad * (a * x + b));
+        });
+        Ok(())
+    })
     .inplace(&[(0, 0)])
     .pointwise();
 

@@ -37,6 +37,7 @@ pub static OPS: &[&OpDef] = &[
     &ravel::UNRAVEL_INDEX,
     &places::INDEX_ARRAY,
     &places::INDEX_COPY,
+    &places::BACKWARD_INDEX_COPY,
     &places::FILL_ELEMENT_0INDEX,
     &places::ONEHOT_ENCODE,
 ];

@@ -12,6 +12,7 @@ use ferromx_kernels::index::{self, Bounds};
 
 use super::{index_type, no_gradient, row_numbers};
 use crate::elemwise::family::NUMERIC;
+use crate::rules::shapes_of_inputs;
 use crate::shape::moves::{by_size, source, target};
 
 params! {
@@ -88,20 +89,51 @@ pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         });
         Ok(())
     })
-    .grad(Grad::Kernel(Backward::new(index_copy_backward).inputs(Deps::Some(&[1])), None));
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| index_copy_gradients(ctx, &ins[0], &ins[1], outs)).inputs(Deps::Some(&[1])),
+        None,
+    ));
+
+pub static BACKWARD_INDEX_COPY: OpDef = OpDef::new("_contrib_backward_index_copy")
+    .doc(
+        "The gradients of `_contrib_index_copy`: that of the old array is 0 in the rows that were replaced, that of the new rows is \
+         theirs, the indices have none.",
+    )
+    .inputs(&[
+        arg("grad", "The gradient of the output."),
+        arg("old_tensor", "The array."),
+        arg("index_vector", "The numbers of the rows that were replaced."),
+        arg("new_tensor", "The new rows."),
+    ])
+    .listed(0)
+    .outputs(|_| 3)
+    .shape(|_, io| shapes_of_inputs(io, 1))
+    .dtype(|_, io| {
+        if let Some(index) = io.ins[2].or(io.outs[1]) {
+            io.assign_out(1, index)?;
+        }
+        match io.ins[0].or(io.ins[1]).or(io.ins[3]) {
+            Some(d) => {
+                io.assign_out(0, d)?;
+                io.assign_out(2, d)
+            }
+            None => Ok(()),
+        }
+    })
+    .forward(|ctx, ins, outs| index_copy_gradients(ctx, &ins[0], &ins[2], outs));
 
 fn rows_of(shape: &Shape) -> usize {
     shape.dim(0).max(0) as usize
 }
 
 /// The old array gets the gradient but for the rows that were replaced; the new rows get theirs.
-fn index_copy_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let n = rows_of(ins[0].shape());
-    let rows = row_numbers(ctx, &ins[1], n, Bounds::Raise)?;
-    let inner = ins[0].len().checked_div(n).unwrap_or(0);
+fn index_copy_gradients(ctx: &OpCtx<'_>, grad: &In<'_>, index: &In<'_>, outs: &mut [Out<'_>]) -> Result<()> {
+    let n = rows_of(grad.shape());
+    let rows = row_numbers(ctx, index, n, Bounds::Raise)?;
+    let inner = grad.len().checked_div(n).unwrap_or(0);
     no_gradient(&mut outs[1])?;
-    by_size!(ins[0].dtype(), |T| {
-        let grad = source::<T>(&ins[0])?;
+    by_size!(grad.dtype(), |T| {
+        let grad = source::<T>(grad)?;
         if outs[2].wanted() {
             index::gather(grad, (1, n, inner), &rows, target::<T>(&mut outs[2])?);
         }

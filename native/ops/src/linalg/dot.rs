@@ -3,7 +3,7 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
-use ferromx_core::grad::{Backward, Compose, Grad};
+use ferromx_core::grad::{Backward, Compose, Grad, GradGraph};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
@@ -66,8 +66,36 @@ pub static DOT: OpDef = OpDef::new("dot")
     .sparse(sparse::dot_rule, sparse::dot)
     .grad(Grad::Kernel(
         Backward::new(dot_backward).inputs(Deps::All).sparse(sparse::dot_backward_rule, sparse::dot_backward),
-        None,
+        Some(DOT_GRAPH),
     ));
+
+/// The gradients made of operators. Operands are seen as matrices of the axes that are kept and those that are summed over; what
+/// shape the gradient has as a matrix is that of their product.
+const DOT_GRAPH: Compose = |g, n| {
+    let p = n.params.get::<DotParam>();
+    let rows_first = |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(0, -1)")]);
+    let columns_last =
+        |g: &mut dyn GradGraph, x| g.apply1("Reshape", &[x], &[("shape", "(-1, 0)"), ("reverse", "True")]);
+    let a = if p.transpose_a { rows_first(g, n.inputs[0])? } else { columns_last(g, n.inputs[0])? };
+    let b = if p.transpose_b { columns_last(g, n.inputs[1])? } else { rows_first(g, n.inputs[1])? };
+    let dot = |g: &mut dyn GradGraph, x, y, turn_x: bool, turn_y: bool| {
+        let text = |turn| if turn { "True" } else { "False" };
+        g.apply1("dot", &[x, y], &[("transpose_a", text(turn_x)), ("transpose_b", text(turn_y))])
+    };
+    let product = dot(g, a, b, p.transpose_a, p.transpose_b)?;
+    let dy = g.apply1("reshape_like", &[n.ograds[0], product], &[])?;
+    let da = match p.transpose_a {
+        true => dot(g, b, dy, p.transpose_b, true)?,
+        false => dot(g, dy, b, false, !p.transpose_b)?,
+    };
+    let db = match p.transpose_b {
+        true => dot(g, dy, a, true, p.transpose_a)?,
+        false => dot(g, a, dy, !p.transpose_a, false)?,
+    };
+    let da = g.apply1("reshape_like", &[da, n.inputs[0]], &[])?;
+    let db = g.apply1("reshape_like", &[db, n.inputs[1]], &[])?;
+    Ok(vec![Some(da), Some(db)])
+};
 
 /// An operand seen as a matrix: the dimensions of its rows and of its columns.
 struct Sides<'a> {

@@ -17,6 +17,7 @@ use ferromx_kernels::math::log;
 use ferromx_kernels::par::{parallel_rows2, with_scratch};
 
 use super::matrices::{self, check, check_square, matrix_type, replaced, size, square_shape, unfit};
+use crate::rules::slice_if_wanted;
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&GELQF, &SYEVD, &INVERSE, &DET, &SLOGDET];
@@ -284,8 +285,3 @@ pub static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
         .inputs(Deps::All),
         None,
     ));
-
-/// The elements of an output, none if nobody wants it.
-fn slice_if_wanted<'s, T: Element>(out: &'s mut Out<'_>) -> Result<&'s mut [T]> {
-    if out.wanted() { out.slice_mut() } else { Ok(&mut []) }
-}

@@ -1,12 +1,15 @@
 //! What the operators on matrices share: the matrices are the last two axes, all others count them.
 
-use ferromx_core::dtype::DType;
-use ferromx_core::ensure;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
-use ferromx_core::infer::{ShapeIo, same_shape};
+use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure};
+use ferromx_kernels::linalg::Scalar;
+use ferromx_kernels::map::{self, Load, Store};
+use ferromx_kernels::par::with_scratch;
 
 /// The element types of matrices.
 pub const TYPES: &[DType] = &[DType::F32, DType::F64];
@@ -69,4 +72,39 @@ pub fn start_from(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
 /// The error for a matrix that an operator cannot work with.
 pub fn unfit(what: &str, matrix: usize) -> Error {
     Error::Value(format!("matrix {matrix} of A {what}"))
+}
+
+/// Results are of type float32 if all operands are, else of type float64, which integers are converted to.
+pub fn precise_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    for d in io.ins.iter().flatten() {
+        ensure!(
+            !matches!(d, DType::F16 | DType::BF16 | DType::Bool),
+            "linear algebra takes numbers of type float32, float64 or of an integer type, not {d}: convert them"
+        );
+    }
+    if io.ins.iter().any(Option::is_none) {
+        return Ok(());
+    }
+    let single = io.ins.iter().all(|d| *d == Some(DType::F32));
+    let d = if single { DType::F32 } else { DType::F64 };
+    (0..io.outs.len()).try_for_each(|k| io.assign_out(k, d))
+}
+
+/// An element type that operands of other types are converted to.
+pub trait Target: Scalar + Element + Load<i64> + Load<f64> + Store<i64> + Store<f64> {}
+
+impl Target for f32 {}
+impl Target for f64 {}
+
+/// Calls `f` with the numbers of an operand, converted to type `T`. Booleans are no numbers.
+pub fn with_numbers<T: Target, R>(x: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+    if x.dtype() == T::DTYPE {
+        return f(x.slice()?);
+    }
+    with_scratch(x.len(), |numbers: &mut [T]| {
+        dispatch!(x.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => map::cast(x.slice::<U>()?, numbers), d => {
+            return Err(Error::Internal(format!("no matrices of type {d}")));
+        });
+        f(numbers)
+    })
 }

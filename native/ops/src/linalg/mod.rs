@@ -2,11 +2,15 @@
 
 mod diagonals;
 pub(crate) mod dot;
+mod eigen;
+mod equations;
 mod factor;
 mod khatri_rao;
 mod matrices;
+mod matrix_norm;
 pub mod product;
 mod products;
+mod singular;
 mod solve;
 mod transforms;
 
@@ -22,6 +26,14 @@ pub static PRODUCTS: &[&OpDef] = products::OPS;
 pub static SOLVE: &[&OpDef] = solve::OPS;
 /// Other factorisations, inverses and determinants.
 pub static FACTOR: &[&OpDef] = factor::OPS;
+/// Eigenvalues as NumPy has them.
+pub static EIGEN: &[&OpDef] = eigen::OPS;
+/// Singular values and pseudoinverses.
+pub static SINGULAR: &[&OpDef] = singular::OPS;
+/// Linear equations as NumPy has them.
+pub static EQUATIONS: &[&OpDef] = equations::OPS;
+/// Norms of vectors and matrices.
+pub static NORMS: &[&OpDef] = &[&matrix_norm::NORM];
 /// Fourier transforms and count sketches.
 pub static TRANSFORMS: &[&OpDef] = transforms::OPS;
 /// Diagonals and triangles of matrices.

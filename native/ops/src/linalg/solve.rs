@@ -14,7 +14,7 @@ use super::matrices::{self, matrix_type, size, square_shape, start_from, unfit};
 use super::products::{TriangularParam, keep_triangles, triangular_shape};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&POTRF, &POTRI, &TRSM];
+pub static OPS: &[&OpDef] = &[&POTRF, &CHOLESKY, &POTRI, &TRSM];
 
 const LOWER: Triangle = Triangle { lower: true, transposed: false, unit: false };
 const LOWER_TRANSPOSED: Triangle = Triangle { lower: true, transposed: true, unit: false };
@@ -46,6 +46,11 @@ pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
     })
     .grad(Grad::Kernel(Backward::new(potrf_backward).outputs(Deps::All), None))
     .inplace(&[(0, 0)]);
+
+pub static CHOLESKY: OpDef = POTRF.renamed("_npi_cholesky").doc(
+    "NumPy's linalg.cholesky: the lower triangular L with A = L * L^T for symmetric, positive definite matrices. Only the lower \
+     triangle of A is read.",
+);
 
 /// With S the symmetric matrix of the lower triangle of L^T dL: dA = L^-T S L^-1 / 2 (Seeger et al., Auto-Differentiating Linear
 /// Algebra, 2017).

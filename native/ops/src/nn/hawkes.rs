@@ -9,10 +9,11 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure};
-use ferromx_kernels::math::{exp, log};
+
+use crate::rules::{shapes_of_inputs, slice_if_wanted};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&HAWKESLL];
+pub static OPS: &[&OpDef] = &[&HAWKESLL, &BACKWARD_HAWKESLL];
 
 /// The log-likelihood of marked Hawkes processes.
 pub static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
@@ -47,7 +48,40 @@ pub static HAWKESLL: OpDef = OpDef::new("_contrib_hawkesll")
         }
     })
     .forward(forward)
-    .grad(Grad::Kernel(Backward::new(backward).ograds(Deps::Some(&[0])).inputs(Deps::All), None));
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| gradients(ctx, &ins[0], &ins[1..], outs)).ograds(Deps::Some(&[0])).inputs(Deps::All),
+        None,
+    ));
+
+pub static BACKWARD_HAWKESLL: OpDef = OpDef::new("_contrib_backward_hawkesll")
+    .doc(
+        "The gradients of `_contrib_hawkesll` for its eight inputs. Those of lda, alpha and beta come from the log-likelihood; the \
+         others are 0.",
+    )
+    .inputs(&[
+        arg("grad", "The gradient of the log-likelihoods."),
+        arg("grad_states", "The gradient of the states, which does not matter."),
+        arg("lda", "The background intensities."),
+        arg("alpha", "The strength of the excitation."),
+        arg("beta", "Its decay rates."),
+        arg("state", "The states at time 0."),
+        arg("lags", "The times from point to point."),
+        arg("marks", "The marks of the points."),
+        arg("valid_length", "The number of points of each process."),
+        arg("max_time", "The ends of the observed times."),
+    ])
+    .listed(0)
+    .outputs(|_| 8)
+    .shape(|_, io| shapes_of_inputs(io, 2))
+    .dtype(|_, io| {
+        for k in 0..8 {
+            if let Some(d) = io.ins[k + 2] {
+                io.assign_out(k, d)?;
+            }
+        }
+        Ok(())
+    })
+    .forward(|ctx, ins, outs| gradients(ctx, &ins[0], &ins[2..], outs));
 
 fn hawkes_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let rows_by = |n: i64, m: i64| Shape::new(&[n, m]);
@@ -127,7 +161,7 @@ impl<T: Element> Process<'_, T> {
             let k = k as usize;
             time += lag.to_f64();
             let (intensity, integral) = self.advance(k, time, &mut marks[k], true);
-            likelihood += log(intensity) - integral;
+            likelihood += intensity.ln() - integral;
             marks[k].state += 1.0;
         }
         for (k, mark) in marks.iter_mut().enumerate() {
@@ -141,7 +175,7 @@ impl<T: Element> Process<'_, T> {
     fn advance(&self, k: usize, time: f64, mark: &mut Mark, point: bool) -> (f64, f64) {
         let (background, alpha, beta) = (self.background[k].to_f64(), self.alpha[k].to_f64(), self.beta[k].to_f64());
         let passed = time - mark.last;
-        let decay = exp(-beta * passed);
+        let decay = (-beta * passed).exp();
         let state = mark.state * decay;
         let state_by_beta = (mark.state_by_beta - mark.state * passed) * decay;
         let intensity = background + alpha * beta * state;
@@ -175,17 +209,20 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
 }
 
 /// The gradients by background, alpha and beta; none flows to the other inputs.
-fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+fn gradients(ctx: &OpCtx<'_>, grad: &In<'_>, inputs: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     for out in outs.iter_mut().filter(|out| out.wanted()) {
         out.bytes_mut()?.fill(0);
     }
-    dispatch!(ins[0].dtype(), T in [f32, f64] => {
-        let (grad, k) = (ins[0].slice::<T>()?, ins[2].len());
-        for (i, process) in processes::<T>(&ins[1..])?.iter().enumerate() {
+    dispatch!(grad.dtype(), T in [f32, f64] => {
+        let (grad, k) = (grad.slice::<T>()?, inputs[1].len());
+        let [background, alpha, beta, ..] = outs else { return Ok(()) };
+        let mut targets = [slice_if_wanted::<T>(background)?, slice_if_wanted(alpha)?, slice_if_wanted(beta)?];
+        for (i, process) in processes::<T>(inputs)?.iter().enumerate() {
             for (m, mark) in process.run().1.iter().enumerate() {
-                for (which, at) in [i * k + m, m, m].into_iter().enumerate().filter(|(which, _)| outs[*which].wanted()).collect::<Vec<_>>() {
-                    let out = &mut outs[which].slice_mut::<T>()?[at];
-                    *out = T::from_f64(out.to_f64() + grad[i].to_f64() * mark.slopes[which]);
+                for ((out, slope), at) in targets.iter_mut().zip(mark.slopes).zip([i * k + m, m, m]) {
+                    if let Some(out) = out.get_mut(at) {
+                        *out = T::from_f64(out.to_f64() + grad[i].to_f64() * slope);
+                    }
                 }
             }
         }

@@ -16,7 +16,7 @@ mod legacy;
 mod local_norm;
 pub(crate) mod pooling;
 mod regression;
-mod rnn;
+pub(crate) mod rnn;
 mod row_norm;
 mod sequence;
 mod softmax;

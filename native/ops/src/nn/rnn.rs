@@ -106,7 +106,8 @@ impl RnnParam {
         names
     }
 
-    fn visible(&self) -> usize {
+    /// Outputs that users see.
+    pub(crate) fn visible(&self) -> usize {
         match (self.state_outputs, self.is_lstm()) {
             (false, _) => 1,
             (true, false) => 2,
@@ -229,13 +230,18 @@ fn geometry(p: &RnnParam, data: &Shape) -> Result<Geometry> {
 }
 
 /// The operands that forward and backward have in common.
-fn inputs<'a, T: Element>(p: &RnnParam, ins: &[In<'a>], lengths: Option<&'a [usize]>) -> Result<Inputs<'a, T>> {
+fn inputs<'a, T: Element>(
+    p: &RnnParam,
+    x: &'a [T],
+    ins: &[In<'a>],
+    lengths: Option<&'a [usize]>,
+) -> Result<Inputs<'a, T>> {
     let c0: &[T] = if p.is_lstm() { ins[3].slice()? } else { &[] };
-    Ok(Inputs { x: ins[0].slice()?, parameters: ins[1].slice()?, h0: ins[2].slice()?, c0, lengths })
+    Ok(Inputs { x, parameters: ins[1].slice()?, h0: ins[2].slice()?, c0, lengths })
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64] => forward_as::<T>(ctx, ins, outs),
+    dispatch!(ins[0].dtype(), T in [f32, f64] => forward_from::<T>(ctx, ins[0].slice()?, ins, outs),
         other => Err(ctx.unsupported(other, TYPES)))
 }
 
@@ -243,12 +249,18 @@ fn wanted<'o, T: Element>(out: Option<&'o mut Out<'_>>) -> Result<Option<&'o mut
     out.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()
 }
 
-fn forward_as<T: rnn::Element + Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+/// Runs the network on the elements `x` of the first input.
+pub(crate) fn forward_from<T: rnn::Element + Element>(
+    ctx: &OpCtx<'_>,
+    x: &[T],
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let p = ctx.params::<RnnParam>();
     let mut g = geometry(p, ins[0].shape())?;
     let sequence = if p.use_sequence_length { ins.last() } else { None };
     let lengths = lengths(sequence, g.steps)?;
-    let ins = inputs::<T>(p, ins, lengths.as_deref())?;
+    let ins = inputs::<T>(p, x, ins, lengths.as_deref())?;
     let [y, states @ .., reserve] = outs else { return Err(Error::Internal("RNN has no outputs".into())) };
     let random = (ctx.is_train && g.dropout > 0.0).then(|| {
         let key = ctx.random.next_key();
@@ -281,7 +293,7 @@ fn backward_as<T: rnn::Element + Element>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
     let g = geometry(p, ins[0].shape())?;
     let sequence = if p.use_sequence_length { ins.last() } else { None };
     let lengths = lengths(sequence, g.steps)?;
-    let inputs = inputs::<T>(p, ins, lengths.as_deref())?;
+    let inputs = inputs::<T>(p, ins[0].slice()?, ins, lengths.as_deref())?;
     let (dh, dc) = (ograds.get(1).map(In::slice::<T>).transpose()?, ograds.get(2).map(In::slice::<T>).transpose()?);
     let (outs, of_lengths) = outs.split_at_mut(if p.is_lstm() { 4 } else { 3 });
     if let Some(out) = of_lengths.first_mut().filter(|o| o.wanted()) {

@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use super::unary::{WHOLE, whole_dtype};
 use super::{elements, elements_mut, lanes_or_bool, promote};
+use crate::broadcast::backward;
 use crate::broadcast::binary::{LHS_RHS, both, broadcast_shapes, minus, other, pass, times};
 use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
@@ -43,9 +44,10 @@ pub static OPS: &[&OpDef] = &[
 const X1_X2: &[ArgDef] = &[arg("x1", "The first array."), arg("x2", "The second array, broadcast with the first.")];
 
 /// Defines an operator whose operands may have different types. `same` names the kernels of both gradients where they have one
-/// type, `mixed` the partial derivatives for the other cases.
+/// type, `mixed` the partial derivatives for the other cases, `graph` the form made of operators, for operands of one type.
 macro_rules! mixed_op {
-    ($name:ident: $op:literal, $doc:literal, $F:ident, $dtype:ident, same($lhs:expr, $rhs:expr), mixed($A:ident, $B:ident)) => {
+    ($name:ident: $op:literal, $doc:literal, $F:ident, $dtype:ident, same($lhs:expr, $rhs:expr), mixed($A:ident, $B:ident),
+     graph $graph:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc(concat!(
                 $doc,
@@ -69,22 +71,22 @@ macro_rules! mixed_op {
                     Ok(())
                 })
                 .inputs(Deps::All),
-                None,
+                Some(backward::$graph),
             ));
     };
 }
 
-mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(pass, pass), mixed(One, One));
+mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(pass, pass), mixed(One, One), graph ADD);
 mixed_op!(SUBTRACT: "_npi_subtract", "The difference lhs - rhs with broadcasting.",
-    Sub, promoted, same(pass, minus), mixed(One, MinusOne));
+    Sub, promoted, same(pass, minus), mixed(One, MinusOne), graph SUB);
 mixed_op!(MULTIPLY: "_npi_multiply", "The product lhs * rhs with broadcasting.",
-    Mul, promoted, same(other::<Mul>, other::<Mul>), mixed(Second, First));
+    Mul, promoted, same(other::<Mul>, other::<Mul>), mixed(Second, First), graph MUL);
 mixed_op!(MOD: "_npi_mod", "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, promoted, same(both::<ModA>, both::<ModB>), mixed(ModA, ModB));
+    Mod, promoted, same(both::<ModA>, both::<ModB>), mixed(ModA, ModB), graph MOD);
 mixed_op!(POWER: "_npi_power", "lhs to the power rhs with broadcasting.",
-    Power, promoted, same(both::<PowerA>, both::<PowerB>), mixed(PowerA, PowerB));
+    Power, promoted, same(both::<PowerA>, both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
 mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
-    Div, promoted_to_float, same(other::<Div>, both::<DivB>), mixed(DivA, DivB));
+    Div, promoted_to_float, same(other::<Div>, both::<DivB>), mixed(DivA, DivB), graph DIV);
 
 formula!(Binary One = |_a, _b| 1.0, int |_a, _b| 1);
 formula!(Binary MinusOne = |_a, _b| -1.0, int |_a, _b| -1);
@@ -203,7 +205,7 @@ formula!(Binary
 Copysign = |a, b| a.copysign(b), int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
 formula!(Binary
     /// `d copysign(a, b)/da`.
-    CopysignA = |a, b| if (a >= 0.0) == (b >= 0.0) { 1.0 } else { -1.0 });
+    CopysignA = |a, b| (if a >= 0.0 { 1.0 } else { -1.0 }) * (if b >= 0.0 { 1.0 } else { -1.0 }));
 formula!(Binary
     /// `a * 2^b`.
     Ldexp = |a, b| a * math::pow(2.0, b));

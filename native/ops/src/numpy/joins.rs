@@ -14,8 +14,17 @@ use super::views::with_axes;
 use crate::shape::join::{self, ConcatParam, SplitParam, cut, join, row};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] =
-    &[&join::STACK.renamed("_npi_stack"), &CONCATENATE, &VSTACK, &HSTACK, &DSTACK, &COLUMN_STACK, &HSPLIT, &DSPLIT];
+pub static OPS: &[&OpDef] = &[
+    &join::STACK.renamed("_npi_stack"),
+    &CONCATENATE,
+    &VSTACK,
+    &HSTACK,
+    &DSTACK,
+    &COLUMN_STACK,
+    &HSPLIT,
+    &HSPLIT_BACKWARD,
+    &DSPLIT,
+];
 
 /// An array as it is joined: its shape with more axes, and the axis along which it is joined.
 type Seen = fn(&Params, &Shape) -> Result<(Shape, usize)>;
@@ -183,6 +192,24 @@ macro_rules! splitting {
 
 splitting!(HSPLIT: "_npi_hsplit", "Cuts an array apart along axis 1 (a vector along axis 0), at indices or into a number of parts.",
     |rank| axis_of(rank, 1, usize::from(rank > 1)));
+pub static HSPLIT_BACKWARD: OpDef = OpDef::new("_npi_hsplit_backward")
+    .doc("The gradient of `_npi_hsplit`: the gradients of the parts, joined along the axis.")
+    .inputs(&[])
+    .listed(0)
+    .params::<SplitParam>()
+    .unlisted_params()
+    .num_inputs_by(|p| join::split_parts(p.get()))
+    .input_names_by(|p| (0..join::split_parts(p.get())).map(|i| format!("grad{i}")).collect())
+    .shape(|_, io| match io.ins.first().and_then(Shape::ndim) {
+        Some(rank) => join::rejoined_shape(io, axis_of(rank, 1, usize::from(rank > 1))?),
+        None => Ok(()),
+    })
+    .dtype(crate::rules::one_dtype)
+    .forward(|_, ins, outs| {
+        let axis = usize::from(outs[0].shape().dims().len() > 1);
+        join(ins, |x| row(x.shape(), axis), &mut outs[0])
+    });
+
 splitting!(DSPLIT: "_npi_dsplit", "Cuts an array apart along axis 2, at indices or into a number of parts.",
     |rank| axis_of(rank, 3, 2));
 

@@ -18,10 +18,21 @@ use ferromx_kernels::zip::zip;
 use super::{elements, elements_mut};
 use crate::elemwise::family::{NUMERIC, src};
 use crate::elemwise::identity::copy;
+use crate::rules::shapes_of_inputs;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] =
-    &[&CONSTRAINT_CHECK, &SHARE_MEMORY, &NAN_TO_NUM, &POLYVAL, &EDIFF1D, &MASK_ASSIGN_SCALAR, &MASK_ASSIGN_TENSOR];
+pub static OPS: &[&OpDef] = &[
+    &CONSTRAINT_CHECK,
+    &SHARE_MEMORY,
+    &NAN_TO_NUM,
+    &BACKWARD_NAN_TO_NUM,
+    &POLYVAL,
+    &BACKWARD_POLYVAL,
+    &EDIFF1D,
+    &BACKWARD_EDIFF1D,
+    &MASK_ASSIGN_SCALAR,
+    &MASK_ASSIGN_TENSOR,
+];
 
 params! {
     /// Parameters of `_npx_constraint_check`.
@@ -102,19 +113,27 @@ pub static NAN_TO_NUM: OpDef = OpDef::new("_npi_nan_to_num")
             _ => copy(ctx, ins, outs),
         })
     })
-    .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| {
-            dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
-                let (g, x) = (src::<T>(&ins[0])?, src::<T>(&ins[1])?);
-                type C = <T as Arith>::Lane;
-                zip(g, x, outs[0].slice_mut::<T>()?, |g: C, x: C| if x.is_finite() { g } else { 0.0 });
-                Ok(())
-            }, _d => copy(ctx, &ins[..1], outs))
-        })
-        .inputs(Deps::Some(&[0])),
-        None,
-    ))
+    .grad(Grad::Kernel(Backward::new(nan_to_num_backward).inputs(Deps::Some(&[0])), None))
     .inplace(&[(0, 0)]);
+
+fn nan_to_num_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16] => {
+        let (g, x) = (src::<T>(&ins[0])?, src::<T>(&ins[1])?);
+        type C = <T as Arith>::Lane;
+        zip(g, x, outs[0].slice_mut::<T>()?, |g: C, x: C| if x.is_finite() { g } else { 0.0 });
+        Ok(())
+    }, _d => copy(ctx, &ins[..1], outs))
+}
+
+const GRAD: ArgDef = arg("grad", "The gradient of the output.");
+
+pub static BACKWARD_NAN_TO_NUM: OpDef = OpDef::new("_npi_backward_nan_to_num")
+    .doc("The gradient of `_npi_nan_to_num`: that of the output where the data is finite, else 0.")
+    .inputs(&[GRAD, arg("data", "The array.")])
+    .listed(0)
+    .params::<NanToNumParam>()
+    .unlisted_params()
+    .forward(nan_to_num_backward);
 
 pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     .doc("The polynomial p[0] x^(n-1) + ... + p[n-2] x + p[n-1] at each element of x, by Horner's rule.")
@@ -141,6 +160,14 @@ pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     })
     .grad(Grad::Kernel(Backward::new(polyval_backward).inputs(Deps::All), None));
+
+pub static BACKWARD_POLYVAL: OpDef = OpDef::new("_npi_backward_polyval")
+    .doc("The gradients of `_npi_polyval`: the sums of grad * x^(n-1-k) for coefficient k, and grad times the derivative for x.")
+    .inputs(&[GRAD, arg("p", "The coefficients."), arg("x", "Where the polynomial was evaluated.")])
+    .listed(0)
+    .outputs(|_| 2)
+    .shape(|_, io| shapes_of_inputs(io, 1))
+    .forward(polyval_backward);
 
 /// The elements of an array in lanes of type `C`.
 fn lanes_of<C: Number>(x: &In<'_>) -> Result<Vec<C>> {
@@ -262,6 +289,22 @@ pub static EDIFF1D: OpDef = OpDef::new("_npi_ediff1d")
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     })
     .grad(Grad::Kernel(Backward::new(ediff1d_backward), None));
+
+pub static BACKWARD_EDIFF1D: OpDef = OpDef::new("_npi_backward_ediff1d")
+    .doc("The gradients of `_npi_ediff1d`, in the order of its inputs.")
+    .inputs(&[
+        GRAD,
+        arg("input1", "The array."),
+        arg("input2", "The elements in front; those at the end, if there are none in front."),
+        arg("input3", "The elements at the end."),
+    ])
+    .listed(0)
+    .params::<Ediff1dParam>()
+    .unlisted_params()
+    .num_inputs_by(|p| 1 + EDIFF1D.num_inputs(p).unwrap_or(1))
+    .outputs(|p| EDIFF1D.num_inputs(p).unwrap_or(1))
+    .shape(|_, io| shapes_of_inputs(io, 1))
+    .forward(ediff1d_backward);
 
 fn ediff1d_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<Ediff1dParam>();

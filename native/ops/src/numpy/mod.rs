@@ -16,6 +16,7 @@ mod pad;
 mod products;
 mod random;
 mod reduce;
+mod running;
 mod scalar;
 mod select;
 mod stats;
@@ -54,8 +55,10 @@ pub static INIT: &[&OpDef] = init::OPS;
 /// Choices by a condition.
 pub static SELECT: &[&OpDef] = select::OPS;
 
-/// Variance, averages, percentiles, running sums.
+/// Variance, averages, percentiles.
 pub static STATS: &[&OpDef] = stats::OPS;
+/// Running sums, and differences of neighbours.
+pub static RUNNING: &[&OpDef] = running::OPS;
 
 /// Products that sum over axes.
 pub static PRODUCTS: &[&OpDef] = products::OPS;

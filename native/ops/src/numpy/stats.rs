@@ -1,9 +1,9 @@
-//! Variance, average, percentiles, running sums and differences.
+//! Variance, average, percentiles.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
-use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{NormDType, Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
@@ -13,16 +13,15 @@ use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Mean, Number, Sum, SumSquares};
-use ferromx_kernels::{movement, par, scan};
+use ferromx_kernels::{movement, par};
 
 use super::reduce::{OverAxes, reduced, reduced_shape, resolve};
 use super::{elements, elements_mut};
 use crate::elemwise::family::NUMERIC;
 use crate::reduce::axes::{Axes, kept};
-use crate::shape::moves::around;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE, &CUMSUM, &DIFF];
+pub static OPS: &[&OpDef] = &[&VAR, &STD, &AVERAGE, &PERCENTILE];
 
 const A: &[ArgDef] = &[arg("a", "The array.")];
 
@@ -399,7 +398,8 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
         return Ok(());
     }
     let groups = all.len() / n;
-    par::parallel_rows(&mut all, n, 1, |_, group| group.sort_unstable_by(f64::total_cmp));
+    let wanted = positions(&qs, n);
+    par::parallel_rows(&mut all, n, 1, |_, group| arrange(group, &wanted));
     let mut results = vec![0.0; qs.len() * groups];
     for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
         for (group, y) in all.chunks(n).zip(row) {
@@ -410,12 +410,29 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     Ok(())
 }
 
-/// The value at a position between sorted elements.
-fn between(sorted: &[f64], at: f64, interpolation: Interpolation) -> f64 {
-    // NaNs are sorted to the ends.
-    if sorted[0].is_nan() || sorted[sorted.len() - 1].is_nan() {
-        return f64::NAN;
+/// The places in a sorted group of `n` elements that the percentiles depend on, ascending.
+fn positions(qs: &[f64], n: usize) -> Vec<usize> {
+    let at = |q: &f64| q / 100.0 * (n - 1) as f64;
+    let mut all: Vec<usize> = qs.iter().flat_map(|q| [at(q).floor() as usize, at(q).ceil() as usize]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Puts the elements that belong to some places of a sorted group there; in a group with a NaN all become NaN.
+fn arrange(group: &mut [f64], places: &[usize]) {
+    if group.iter().any(|x| x.is_nan()) {
+        return group.fill(f64::NAN);
     }
+    let (mut rest, mut done) = (group, 0);
+    for place in places {
+        let (_, _, above) = std::mem::take(&mut rest).select_nth_unstable_by(place - done, f64::total_cmp);
+        (rest, done) = (above, place + 1);
+    }
+}
+
+/// The value at a position between elements of which those beside it are where they belong in the order.
+fn between(sorted: &[f64], at: f64, interpolation: Interpolation) -> f64 {
     let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     match interpolation {
         Interpolation::Lower => low,
@@ -424,158 +441,6 @@ fn between(sorted: &[f64], at: f64, interpolation: Interpolation) -> f64 {
         Interpolation::Midpoint => (low + high) / 2.0,
         Interpolation::Linear => low + (high - low) * at.fract(),
     }
-}
-
-params! {
-    /// Parameters of `_np_cumsum`.
-    pub struct CumsumParam {
-        /// The axis along which to sum; by default the array is flattened first.
-        axis: Option<i32> = None;
-        /// The type of the result; by default that of the array, int64 for booleans.
-        dtype: Option<NormDType> = None;
-    }
-}
-
-pub static CUMSUM: OpDef = OpDef::new("_np_cumsum")
-    .aliases(&["cumsum"])
-    .doc("The running sums along an axis: element i is the sum of the elements up to and with i.")
-    .inputs(A)
-    .params::<CumsumParam>()
-    .shape(|p, io| {
-        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let out = match p.get::<CumsumParam>().axis {
-            Some(axis) => {
-                Shape::axis(axis.into(), rank)?;
-                io.ins[0].clone()
-            }
-            None => Shape::new(&[io.ins[0].product(..)]),
-        };
-        io.assign_out(0, &out)
-    })
-    .dtype(cumsum_dtype)
-    .forward(|ctx, ins, outs| cumsum(ctx, &ins[0], ins[0].shape(), false, &mut outs[0]))
-    .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| {
-            let shape = outs[0].shape().clone();
-            cumsum(ctx, &ins[0], &shape, true, &mut outs[0])
-        }),
-        None,
-    ));
-
-fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    match (p.get::<CumsumParam>().dtype, io.ins[0]) {
-        (Some(d), _) => io.assign_out(0, d.0),
-        (None, Some(DType::Bool)) => io.assign_out(0, DType::I64),
-        (None, Some(d)) => io.assign_out(0, d),
-        (None, None) => Ok(()),
-    }
-}
-
-/// Sums along the axis of an array of `shape`, in lanes of the output's type.
-fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
-    let dims = shape.to_usize();
-    let dims = match ctx.params::<CumsumParam>().axis {
-        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
-        None => (1, x.len(), 1),
-    };
-    let x = elements(x)?;
-    match out.dtype() {
-        DType::F64 => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
-        DType::I64 => scan::cumsum::<i64>(x, dims, from_end, elements_mut(out)?),
-        d if d.is_float() => scan::cumsum::<f32>(x, dims, from_end, elements_mut(out)?),
-        _ => scan::cumsum::<i32>(x, dims, from_end, elements_mut(out)?),
-    }
-    Ok(())
-}
-
-params! {
-    /// Parameters of `_npi_diff`.
-    pub struct DiffParam {
-        /// How often differences are taken.
-        n: i32 = 1;
-        /// The axis along which neighbours are subtracted.
-        axis: i32 = (-1);
-    }
-}
-
-pub static DIFF: OpDef = OpDef::new("_npi_diff")
-    .doc("The differences of neighbours along an axis, n times over; the axis is shorter by n.")
-    .inputs(A)
-    .params::<DiffParam>()
-    .shape(|p, io| {
-        let p = p.get::<DiffParam>();
-        ensure!(p.n >= 0, "n={} must be 0 or more", p.n);
-        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let axis = Shape::axis(p.axis.into(), rank)?;
-        let mut dims: Dims = io.ins[0].dims().into();
-        if dims[axis] >= 0 {
-            dims[axis] = (dims[axis] - i64::from(p.n)).max(0);
-        }
-        io.assign_out(0, &Shape::from(dims))
-    })
-    .forward(|ctx, ins, outs| {
-        let dims = ins[0].shape().to_usize();
-        if outs[0].is_empty() {
-            return Ok(());
-        }
-        differences(ctx, &ins[0], &dims, false, &mut outs[0])
-    })
-    .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| {
-            if ins[0].is_empty() {
-                outs[0].bytes_mut()?.fill(0);
-                return Ok(());
-            }
-            let dims = ins[0].shape().to_usize();
-            differences(ctx, &ins[0], &dims, true, &mut outs[0])
-        }),
-        None,
-    ));
-
-/// Takes differences n times, or the transposed operation, which makes the axis longer.
-fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
-    let p = ctx.params::<DiffParam>();
-    let dims = around(dims, Shape::axis(p.axis.into(), dims.len())?);
-    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        differences_in::<<T as Arith>::Lane>(elements(x)?, dims, p.n as usize, transposed, out)
-    }, d => Err(ctx.unsupported(d, NUMERIC)))
-}
-
-fn differences_in<C: Number>(
-    x: Elements<'_>,
-    (outer, mut n, inner): (usize, usize, usize),
-    times: usize,
-    transposed: bool,
-    out: &mut Out<'_>,
-) -> Result<()> {
-    let mut now = vec![C::ZERO; x.len()];
-    C::load_any(x, 0, &mut now);
-    let minus = C::from_f64(-1.0);
-    for _ in 0..times {
-        let m = if transposed { n + 1 } else { n - 1 };
-        let mut next = vec![C::ZERO; outer * m * inner];
-        if m > 0 {
-            par::parallel_rows(&mut next, m * inner, 1, |o, next| {
-                let row = &now[o * n * inner..(o + 1) * n * inner];
-                if transposed {
-                    // Element i had the factor -1 in difference i and 1 in difference i - 1.
-                    for (y, x) in next.iter_mut().zip(row) {
-                        *y = x.times(minus);
-                    }
-                    for (y, x) in next[inner..].iter_mut().zip(row) {
-                        *y = y.plus(*x);
-                    }
-                } else {
-                    for (i, y) in next.iter_mut().enumerate() {
-                        *y = row[i + inner].plus(row[i].times(minus));
-                    }
-                }
-            });
-        }
-        (now, n) = (next, m);
-    }
-    C::store_any(&now, elements_mut(out)?);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -594,12 +459,6 @@ mod tests {
         for attrs in [&[][..], &[("axis", "1"), ("ddof", "1")], &[("axis", "(0, 2)"), ("keepdims", "1")]] {
             Case::new(&VAR, attrs).check_gradient(std::slice::from_ref(&x));
             Case::new(&STD, attrs).check_gradient(std::slice::from_ref(&x));
-        }
-        for attrs in [&[][..], &[("axis", "1")], &[("axis", "-1")]] {
-            Case::new(&CUMSUM, attrs).check_gradient(std::slice::from_ref(&x));
-        }
-        for attrs in [&[][..], &[("n", "2"), ("axis", "1")], &[("n", "0")], &[("n", "9")]] {
-            Case::new(&DIFF, attrs).check_gradient(std::slice::from_ref(&x));
         }
         let a = counted(&[2, 3]);
         for returned in ["0", "1"] {
@@ -634,14 +493,9 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_differences_of_narrow_types() {
+    fn variances_of_narrow_types() {
         let x = vector(DType::U8, &[200.0, 100.0, 3.0]);
-        let run = |def, attrs: &[(&str, &str)]| {
-            Case::new(def, attrs).run1(std::slice::from_ref(&x)).unwrap().to_vec_as::<f64>().unwrap()
-        };
-        assert_eq!(run(&CUMSUM, &[]), [200.0, 44.0, 47.0]);
-        assert_eq!(run(&CUMSUM, &[("dtype", "int32")]), [200.0, 300.0, 303.0]);
-        assert_eq!(run(&DIFF, &[]), [156.0, 159.0]);
-        close(&run(&VAR, &[("dtype", "float64")]), &[6_468.666_666_666_667], 1e-6);
+        let y = Case::new(&VAR, &[("dtype", "float64")]).run1(&[x]).unwrap();
+        close(&y.to_vec_as::<f64>().unwrap(), &[6_468.666_666_666_667], 1e-6);
     }
 }

@@ -3,6 +3,7 @@
 mod adamw;
 mod adaptive;
 mod family;
+mod group;
 mod lamb;
 mod multi;
 mod norms;
@@ -19,6 +20,8 @@ pub static SGD: &[&OpDef] = sgd::OPS;
 pub static MULTI_SGD: &[&OpDef] = multi::OPS;
 /// Methods with a step size of their own for each element.
 pub static ADAPTIVE: &[&OpDef] = adaptive::OPS;
+/// AdaGrad by rows.
+pub static GROUP: &[&OpDef] = group::OPS;
 /// AdamW.
 pub static ADAMW: &[&OpDef] = adamw::OPS;
 /// LAMB.

@@ -2,15 +2,17 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::calibrate::best_threshold;
 use ferromx_kernels::quantize::{self, Levels, extremes};
 
 use super::{BYTES, end, put_range, range_dtypes, range_shapes, reach, reach_at};
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE];
+pub static OPS: &[&OpDef] = &[&QUANTIZE, &QUANTIZE_V2, &QUANTIZE_ASYM, &DEQUANTIZE, &REQUANTIZE, &CALIBRATE_ENTROPY];
 
 const MIN: ArgDef = arg("min_range", "What the smallest number stands for, of shape (1,).");
 const MAX: ArgDef = arg("max_range", "What the largest number stands for, of shape (1,).");
@@ -274,3 +276,46 @@ fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     }
     put_range(outs, if dtype == DType::U8 { 0.0 } else { -reach }, reach)
 }
+
+params! {
+    /// Parameters of `_contrib_calibrate_entropy`.
+    pub struct CalibrateParam {
+        /// How many bins the counts are merged into, one for each integer.
+        num_quantized_bins: i32 = 255, where 1..=i32::MAX;
+    }
+}
+
+pub static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy")
+    .doc(
+        "The range for 8-bit integers that keeps the most information of data whose histogram is given: among the ranges around the \
+         middle bin, that with the smallest Kullback-Leibler divergence between the clipped counts and the same merged into \
+         num_quantized_bins bins. The outputs, of shape (1,), are the upper end of the range and the divergence (Migacz, 8-bit \
+         inference with TensorRT, 2017).",
+    )
+    .inputs(&[
+        arg("hist", "The counts, of shape (n,) and type float32."),
+        arg("hist_edges", "The ends of the bins, ascending, of shape (n + 1,)."),
+    ])
+    .params::<CalibrateParam>()
+    .outputs(|_| 2)
+    .output_names_by(|_| vec!["threshold".into(), "divergence".into()])
+    .shape(|_, io| {
+        let (hist, edges) = (io.ins[0].clone(), io.ins[1].clone());
+        ensure!(
+            !hist.is_known() || !edges.is_known() || hist.num_elements() + 1 == edges.num_elements(),
+            "hist_edges must have one element more than hist, but their shapes are {edges} and {hist}"
+        );
+        (0..2).try_for_each(|k| io.assign_out(k, &[1].into()))
+    })
+    .dtype(|_, io| io.assign_all(DType::F32))
+    .forward(|ctx, ins, outs| {
+        let (hist, edges) = (ins[0].slice::<f32>()?, ins[1].slice::<f32>()?);
+        let bins = ctx.params::<CalibrateParam>().num_quantized_bins;
+        ensure!(bins as usize <= hist.len(), "num_quantized_bins={bins} is more than the {} bins of hist", hist.len());
+        let (threshold, divergence) = best_threshold(hist, edges, bins as usize);
+        for (out, value) in outs.iter_mut().zip([threshold, divergence]).filter(|(out, _)| out.wanted()) {
+            out.slice_mut::<f32>()?[0] = value;
+        }
+        Ok(())
+    })
+    .grad(Grad::Zero);

@@ -7,6 +7,7 @@
 mod convert;
 mod layers;
 mod product;
+mod rnn;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,9 @@ pub static CONVERT: &[&OpDef] = convert::OPS;
 pub static LAYERS: &[&OpDef] = layers::OPS;
 /// Sums and products.
 pub static PRODUCT: &[&OpDef] = product::OPS;
+
+/// Recurrent networks.
+pub static RNN: &[&OpDef] = rnn::OPS;
 
 const BYTES: &[DType] = &[DType::I8, DType::U8];
 

@@ -2,7 +2,7 @@
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Entry, Grad, GradGraph, GradNode};
-use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{ParamValue, Params};
 use ferromx_core::shape::{Dims, Shape};
@@ -12,9 +12,10 @@ use ferromx_kernels::movement;
 use smallvec::SmallVec;
 
 use super::moves::{by_size, source, target};
+use crate::rules::one_dtype;
 
 /// The operators of this file.
-pub static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2];
+pub static OPS: &[&OpDef] = &[&CONCAT, &RNN_PARAM_CONCAT, &STACK, &SLICE_CHANNEL, &SPLIT_V2, &SPLIT_V2_BACKWARD];
 
 /// Joins inputs that are rows; `width` is the length of an input's rows.
 pub fn join(ins: &[In<'_>], width: impl Fn(&In<'_>) -> usize, out: &mut Out<'_>) -> Result<()> {
@@ -257,11 +258,6 @@ fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     (0..io.outs.len()).try_for_each(|i| io.assign_out(i, &part))
 }
 
-/// The input and all outputs have one type.
-fn one_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
-    io.first_known().map_or(Ok(()), |d| io.assign_all(d))
-}
-
 params! {
     /// Parameters of `_split_v2`.
     pub struct SplitParam {
@@ -289,6 +285,46 @@ pub static SPLIT_V2: OpDef = OpDef::new("_split_v2")
         let p = n.params.get::<SplitParam>();
         Ok(vec![Some(rejoin(g, n, p.axis, p.squeeze_axis)?)])
     }));
+
+pub static SPLIT_V2_BACKWARD: OpDef = OpDef::new("_split_v2_backward")
+    .doc("The gradient of `_split_v2`: the gradients of the parts, joined along the axis.")
+    .inputs(&[])
+    .listed(0)
+    .params::<SplitParam>()
+    .unlisted_params()
+    .num_inputs_by(|p| split_parts(p.get()))
+    .input_names_by(|p| (0..split_parts(p.get())).map(|i| format!("grad{i}")).collect())
+    .shape(|p, io| {
+        let p = p.get::<SplitParam>();
+        let Some(rank) = io.ins.first().and_then(Shape::ndim) else { return Ok(()) };
+        let axis = place(p.axis, if p.squeeze_axis { rank + 1 } else { rank })?;
+        if p.squeeze_axis {
+            let mut dims: Dims = io.ins[0].dims().into();
+            dims.insert(axis, io.ins.len() as i64);
+            return io.assign_out(0, &Shape::from(dims));
+        }
+        rejoined_shape(io, axis)
+    })
+    .dtype(one_dtype)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<SplitParam>();
+        let axis = place(p.axis, outs[0].shape().dims().len())?;
+        let inner = if p.squeeze_axis { row(outs[0].shape(), axis) / ins.len() } else { 0 };
+        join(ins, |x| if p.squeeze_axis { inner } else { row(x.shape(), axis) }, &mut outs[0])
+    });
+
+/// The shape of parts that are joined along an axis.
+pub fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
+    let mut whole = io.ins[0].clone();
+    let (total, known) = io.ins.iter().fold((0, true), |(total, known), s| {
+        let n = if s.ndim_is_known() { s.dim(axis) } else { -1 };
+        (total + n, known && n >= 0)
+    });
+    if let Some(dims) = whole.dims_mut() {
+        dims[axis] = if known { total } else { -1 };
+    }
+    io.assign_out(0, &whole)
+}
 
 pub fn split_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }

@@ -1,0 +1,190 @@
+//! The gradient of repeated axes under the name that MXNet lists, and the gradients of broadcast arithmetic made of operators.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Compose, Entry, Grad, GradNode};
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::ShapeOrNone;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::reduce::{Number, Sum, reduce};
+
+use super::binary::sum_to;
+use crate::elemwise::family::{Binary, Graph, lanes};
+use crate::elemwise::formulas::Add;
+use crate::reduce::axes::{Axes, reduced, resolve};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&BACKWARD];
+
+params! {
+    /// Parameters of `_broadcast_backward`.
+    pub struct BackwardParam {
+        /// The axes that were repeated; None or () means all of them.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// Whether they stay, with length 1.
+        keepdims: bool = false;
+        /// Whether `axis` names the axes that were not repeated.
+        exclude: bool = false;
+        /// Whether the array that was repeated follows the gradient; the result has its shape, and the other parameters do not matter.
+        like: bool = false;
+    }
+}
+
+pub static BACKWARD: OpDef = OpDef::new("_broadcast_backward")
+    .doc("The gradient of an array whose axes were repeated: the sum of the gradient over these axes. Its shape follows from axis.")
+    .inputs(&[arg("grad", "The gradient of the result."), arg("data", "The array that was repeated, if `like` is set.")])
+    .listed(0)
+    .params::<BackwardParam>()
+    .unlisted_params()
+    .num_inputs_by(|p| 1 + usize::from(p.get::<BackwardParam>().like))
+    .shape(|p, io| {
+        let p = p.get::<BackwardParam>();
+        if let Some(like) = io.ins.get(1).cloned() {
+            return io.assign_out(0, &like);
+        }
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let out = reduced(&io.ins[0], &resolve(&p.axis, p.exclude, rank)?, p.keepdims);
+        io.assign_out(0, &out)
+    })
+    .forward(|ctx, ins, outs| {
+        let from = ins[0].shape().to_usize();
+        if ins.len() > 1 {
+            let to = outs[0].shape().to_usize();
+            return sum_to(ctx, &ins[0], (&from, &to), &mut outs[0]);
+        }
+        let p = ctx.params::<BackwardParam>();
+        sum_over(ctx, &ins[0], &from, &resolve(&p.axis, p.exclude, from.len())?, &mut outs[0])
+    })
+    .grad(Grad::Compose(|graph, n| {
+        let mut g = Graph(graph);
+        // Added to zeros of the shape of the sum's input, the gradient is repeated again.
+        let zeros = g.op("zeros_like", n.inputs[0])?;
+        let repeated = g.op2("broadcast_add", zeros, n.ograds[0])?;
+        Ok(std::iter::once(Some(repeated)).chain(n.inputs[1..].iter().map(|_| None)).collect())
+    }));
+
+fn sum_over(ctx: &OpCtx<'_>, x: &In<'_>, shape: &[usize], axes: &Axes, out: &mut Out<'_>) -> Result<()> {
+    lanes!(ctx, out.dtype(), Add, |T, f| sum_in_lanes(x.slice::<T>()?, shape, axes, out.slice_mut::<T>()?, f));
+    Ok(())
+}
+
+/// [`reduce`] in the lanes of a formula.
+fn sum_in_lanes<T, C>(
+    x: &[T],
+    shape: &[usize],
+    axes: &[usize],
+    out: &mut [T],
+    _: impl ferromx_kernels::map::LaneFn<(C, C), C>,
+) where
+    C: Number,
+    T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
+{
+    reduce::<Sum, T, T, C>(x, shape, axes, out);
+}
+
+/// The sum of `x` to the shape of `like`.
+pub fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
+    g.0.apply1("_broadcast_backward", &[x, like], &[("like", "True")])
+}
+
+/// The gradients of both operands from what they are before the sums over repeated axes.
+fn both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
+    Ok(vec![Some(sum_like(g, lhs, n.inputs[0])?), Some(sum_like(g, rhs, n.inputs[1])?)])
+}
+
+/// Declares gradients of binary operators: of both operands, from the gradient `$dy`, the operands and the result.
+macro_rules! gradients {
+    ($($(#[$doc:meta])* $name:ident = |$g:ident, $dy:ident, $a:ident, $b:ident, $y:ident| ($lhs:expr, $rhs:expr);)*) => {$(
+        $(#[$doc])*
+        pub const $name: Compose = |graph, n| {
+            let mut graph = Graph(graph);
+            let ($g, $dy, $a, $b, $y) = (&mut graph, n.ograds[0], n.inputs[0], n.inputs[1], n.outputs[0]);
+            let _ = ($a, $b, $y);
+            let lhs = { $lhs }?;
+            let rhs = { $rhs }?;
+            both($g, n, lhs, rhs)
+        };
+    )*};
+}
+
+gradients! {
+    /// Of a + b.
+    ADD = |g, dy, a, b, y| (g.same(dy), g.same(dy));
+    /// Of a - b.
+    SUB = |g, dy, a, b, y| (g.same(dy), g.scale(dy, -1.0));
+    /// Of a * b.
+    MUL = |g, dy, a, b, y| (g.op2("broadcast_mul", dy, b), g.op2("broadcast_mul", dy, a));
+    /// Of a / b.
+    DIV = |g, dy, a, b, y| (g.op2("broadcast_div", dy, b), {
+        let share = g.op2("broadcast_mul", dy, y)?;
+        let share = g.op2("broadcast_div", share, b)?;
+        g.scale(share, -1.0)
+    });
+    /// Of the remainder of a / b.
+    MOD = |g, dy, a, b, y| (g.same(dy), {
+        let quotient = g.op2("broadcast_div", a, b)?;
+        let whole = g.op("floor", quotient)?;
+        let product = g.op2("broadcast_mul", dy, whole)?;
+        g.scale(product, -1.0)
+    });
+    /// Of a to the power b.
+    POWER = |g, dy, a, b, y| ({
+        let exponent = g.affine(b, 1.0, -1.0)?;
+        let power = g.op2("broadcast_power", a, exponent)?;
+        let slope = g.op2("broadcast_mul", power, b)?;
+        g.mul(dy, slope)
+    }, {
+        let log = g.op("log", a)?;
+        let slope = g.op2("broadcast_mul", y, log)?;
+        g.mul(dy, slope)
+    });
+    /// Of sqrt(a^2 + b^2).
+    HYPOT = |g, dy, a, b, y| ({
+        let slope = g.op2("broadcast_div", a, y)?;
+        g.mul(dy, slope)
+    }, {
+        let slope = g.op2("broadcast_div", b, y)?;
+        g.mul(dy, slope)
+    });
+    /// Of the larger one.
+    MAXIMUM = |g, dy, a, b, y| ({
+        let chosen = g.op2("broadcast_greater_equal", a, b)?;
+        g.mul(dy, chosen)
+    }, {
+        let chosen = g.op2("broadcast_lesser", a, b)?;
+        g.mul(dy, chosen)
+    });
+    /// Of the smaller one.
+    MINIMUM = |g, dy, a, b, y| ({
+        let chosen = g.op2("broadcast_lesser_equal", a, b)?;
+        g.mul(dy, chosen)
+    }, {
+        let chosen = g.op2("broadcast_greater", a, b)?;
+        g.mul(dy, chosen)
+    });
+}
+
+/// Of repeated axes.
+pub const REPEAT: Compose = |graph, n| {
+    let mut g = Graph(graph);
+    let first = sum_like(&mut g, n.ograds[0], n.inputs[0])?;
+    Ok(std::iter::once(Some(first)).chain(n.inputs[1..].iter().map(|_| None)).collect())
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn sums_over_axes_or_to_a_shape() {
+        let x = || array(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3]);
+        let kept = Case::new(&BACKWARD, &[("axis", "(1,)"), ("keepdims", "True")]).run1(&[x()]).unwrap();
+        assert_eq!((kept.shape().dims(), kept.to_vec::<f64>().unwrap()), (&[2, 1][..], vec![6.0, 15.0]));
+        let like = Case::new(&BACKWARD, &[("like", "True")]);
+        let sum = like.run1(&[x(), array(&[0.0; 3], &[3])]).unwrap();
+        assert_eq!(sum.to_vec::<f64>().unwrap(), [5.0, 7.0, 9.0]);
+        like.check_gradient(&[x(), array(&[0.0; 2], &[2, 1])]);
+        Case::new(&BACKWARD, &[("axis", "0")]).check_gradient(&[x()]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Eigenvalues and eigenvectors as NumPy has them.
+
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::{Params, Untyped};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::linalg::{EigenError, for_each_matrix, general_eigen, symmetric_eigen, transpose};
+use ferromx_kernels::par::with_scratch;
+
+use super::matrices::{self, Target, check_square, matrix_type, precise_type, size, unfit, with_numbers};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&EIG, &EIGVALS, &EIGH, &EIGVALSH];
+
+params! {
+    /// Parameters of the eigenvalues of symmetric matrices.
+    pub struct TriangleParam {
+        /// The triangle that is read: U for the upper one, any other letter for the lower one.
+        uplo as "UPLO": Untyped<char> = (Untyped('L'));
+    }
+}
+
+/// Square matrices give their eigenvalues and, as a second output where there is one, as many vectors.
+fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let a = io.ins[0].clone();
+    check_square(&a, "A")?;
+    let Some(rank) = a.ndim() else { return Ok(()) };
+    io.assign_out(0, &a.dims()[..rank - 1].into())?;
+    if io.outs.len() > 1 { io.assign_out(1, &a) } else { Ok(()) }
+}
+
+const NOT_FOUND: &str = "has eigenvalues that cannot be found: does it contain NaN or infinity?";
+
+/// Writes the eigenvalues of one matrix, which is changed, and its eigenvectors as columns unless there is no room for them. The
+/// last argument says that the upper triangle holds a symmetric matrix.
+type Solve<T> = fn(&mut [T], usize, &mut [T], &mut [T], bool) -> std::result::Result<(), &'static str>;
+
+/// Solves matrix by matrix; `solve` gets no room for vectors that nobody wants.
+fn each<T: Target>(ctx: &OpCtx<'_>, a: &In<'_>, outs: &mut [Out<'_>], upper: bool, solve: Solve<T>) -> Result<()> {
+    let (n, _) = size(a.shape());
+    let (values, vectors) = outs.split_at_mut(1);
+    let values = values[0].slice_mut::<T>()?;
+    let wanted = vectors.first().is_some_and(Out::wanted);
+    let vectors: &mut [T] = if wanted { vectors[0].slice_mut()? } else { &mut [] };
+    let width = n + if wanted { n * n } else { 0 };
+    with_numbers::<T, ()>(a, |a| {
+        with_scratch(a.len() / n.max(1) + vectors.len(), |results: &mut [T]| {
+            for_each_matrix(results, width, |i, result| {
+                let (values, vectors) = result.split_at_mut(n);
+                with_scratch(n * n, |work: &mut [T]| {
+                    work.copy_from_slice(&a[i * n * n..(i + 1) * n * n]);
+                    solve(work, n, values, vectors, upper).map_err(|what| unfit(what, i))
+                })
+            })
+            .map_err(|e| e.in_operator(ctx.op, ctx.op))?;
+            for (i, result) in results.chunks_exact(width.max(1)).enumerate() {
+                values[i * n..(i + 1) * n].copy_from_slice(&result[..n]);
+                if wanted {
+                    vectors[i * n * n..(i + 1) * n * n].copy_from_slice(&result[n..]);
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+fn general<T: Target>(
+    a: &mut [T],
+    n: usize,
+    values: &mut [T],
+    vectors: &mut [T],
+    _: bool,
+) -> std::result::Result<(), &'static str> {
+    const COMPLEX: &str = "has complex eigenvalues, for which there is no element type";
+    with_scratch(n, |im: &mut [T]| {
+        general_eigen(a, n, values, im, vectors).map_err(|e| match e {
+            EigenError::Complex(_) => COMPLEX,
+            EigenError::NotConverged(_) => NOT_FOUND,
+        })?;
+        if im.iter().any(|x| *x != T::zero()) { Err(COMPLEX) } else { Ok(()) }
+    })
+}
+
+fn symmetric<T: Target>(
+    a: &mut [T],
+    n: usize,
+    values: &mut [T],
+    vectors: &mut [T],
+    upper: bool,
+) -> std::result::Result<(), &'static str> {
+    if upper {
+        for i in 0..n {
+            (0..i).for_each(|j| a[i * n + j] = a[j * n + i]);
+        }
+    }
+    symmetric_eigen(a, n, values).map_err(|_| NOT_FOUND)?;
+    if !vectors.is_empty() {
+        transpose(a, n, n, vectors);
+    }
+    Ok(())
+}
+
+fn general_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    matrix_type!(ctx, outs[0].dtype(), |T| each::<T>(ctx, &ins[0], outs, false, general))
+}
+
+fn symmetric_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let upper = ctx.params::<TriangleParam>().uplo.0 == 'U';
+    matrix_type!(ctx, outs[0].dtype(), |T| each::<T>(ctx, &ins[0], outs, upper, symmetric))
+}
+
+pub static EIG: OpDef = OpDef::new("_npi_eig")
+    .doc(
+        "NumPy's linalg.eig: eigenvalues and eigenvectors of square matrices, A * v = w * v. A of shape (..., n, n) gives the values of \
+         shape (..., n) and the vectors, columns of length 1, of shape (..., n, n). A matrix with complex eigenvalues is an error. \
+         Integers are converted to float64.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .outputs(|_| 2)
+    .shape(eigen_shape)
+    .dtype(precise_type)
+    .forward(general_forward)
+    .grad(Grad::Zero);
+
+pub static EIGVALS: OpDef = OpDef::new("_npi_eigvals")
+    .doc(
+        "NumPy's linalg.eigvals: the eigenvalues of square matrices. A of shape (..., n, n) gives shape (..., n). A matrix with complex \
+         eigenvalues is an error. Integers are converted to float64.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .shape(eigen_shape)
+    .dtype(precise_type)
+    .forward(general_forward)
+    .grad(Grad::Zero);
+
+pub static EIGH: OpDef = OpDef::new("_npi_eigh")
+    .doc(
+        "NumPy's linalg.eigh: eigenvalues and eigenvectors of symmetric matrices, of which one triangle is read. A of shape (..., n, n) \
+         gives the values of shape (..., n), in increasing order, and the vectors, columns of length 1 whose element of largest \
+         magnitude is positive, of shape (..., n, n). Integers are converted to float64.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .params::<TriangleParam>()
+    .outputs(|_| 2)
+    .shape(eigen_shape)
+    .dtype(precise_type)
+    .forward(symmetric_forward)
+    .grad(Grad::Zero);
+
+pub static EIGVALSH: OpDef = OpDef::new("_npi_eigvalsh")
+    .doc(
+        "NumPy's linalg.eigvalsh: the eigenvalues of symmetric matrices, of which one triangle is read, in increasing order. A of shape \
+         (..., n, n) gives shape (..., n). Integers are converted to float64.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .params::<TriangleParam>()
+    .shape(eigen_shape)
+    .dtype(precise_type)
+    .forward(symmetric_forward)
+    .grad(Grad::Zero);
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::dtype::DType;
+
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    #[test]
+    fn vectors_belong_to_their_values() {
+        let a = array(&[2.0, 1.0, 0.0, 0.5, 3.0, 1.0, 1.0, 0.0, 5.0], &[3, 3]);
+        for (op, attrs) in [(&EIG, &[][..]), (&EIGH, &[("UPLO", "U")]), (&EIGH, &[])] {
+            let lower = !attrs.is_empty();
+            let outs = Case::new(op, attrs).run(std::slice::from_ref(&a)).unwrap();
+            let (w, v) = (outs[0].to_vec::<f64>().unwrap(), outs[1].to_vec::<f64>().unwrap());
+            let mut m = a.to_vec::<f64>().unwrap();
+            if op.name == "_npi_eigh" {
+                for (i, j) in [(0, 1), (0, 2), (1, 2)] {
+                    let (from, to) = if lower { (i * 3 + j, j * 3 + i) } else { (j * 3 + i, i * 3 + j) };
+                    m[to] = m[from];
+                }
+                assert!(w.windows(2).all(|w| w[0] <= w[1]));
+            }
+            for k in 0..3 {
+                let product: Vec<_> =
+                    (0..3).map(|i| (0..3).map(|j| m[i * 3 + j] * v[j * 3 + k]).sum::<f64>()).collect();
+                close(&product, &(0..3).map(|i| w[k] * v[i * 3 + k]).collect::<Vec<_>>(), 1e-10);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_answer_is_an_error() {
+        let turn = array(&[0.0, 1.0, -1.0, 0.0], &[2, 2]);
+        let e = Case::new(&EIGVALS, &[]).run(&[turn]).unwrap_err().to_string();
+        assert!(e.contains("matrix 0 of A has complex eigenvalues"), "{e}");
+        assert!(Case::parse(&EIGH, &[("UPLO", "lower")]).is_err());
+        let e = Case::new(&EIG, &[]).dtypes(&[Some(DType::F16)]).unwrap_err().to_string();
+        assert!(e.contains("float32, float64 or of an integer type"), "{e}");
+        assert_eq!(Case::new(&EIG, &[]).dtypes(&[Some(DType::I32)]).unwrap(), [Some(DType::F64); 2]);
+        let one =
+            Case::new(&EIGVALSH, &[]).run1(&[vector(DType::I8, &[7.0]).reshape(&[1, 1].into()).unwrap()]).unwrap();
+        assert_eq!(one.to_vec::<f64>().unwrap(), [7.0]);
+    }
+}

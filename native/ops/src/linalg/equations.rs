@@ -1,0 +1,348 @@
+//! Linear equations as NumPy has them: solve, tensorsolve, tensorinv.
+
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
+use ferromx_kernels::linalg::{Scalar, for_each_matrix, invert, lu, solve_lu, transpose};
+use ferromx_kernels::map::cast;
+use ferromx_kernels::movement;
+use ferromx_kernels::par::with_scratch;
+
+use super::matrices::{self, Target, check_square, matrix_type, precise_type, size, unfit, with_numbers};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SOLVE, &TENSORSOLVE, &TENSORINV];
+
+/// Replaces the n x m elements of `x`, right sides, by the solutions of the equations with A or its transpose.
+fn solve<T: Scalar>(
+    a: &[T],
+    n: usize,
+    transposed: bool,
+    x: &mut [T],
+    m: usize,
+) -> std::result::Result<(), &'static str> {
+    with_scratch(n * n, |factors: &mut [T]| {
+        match transposed {
+            true => transpose(a, n, n, factors),
+            false => factors.copy_from_slice(a),
+        }
+        let mut pivots = vec![0; n];
+        lu(factors, n, &mut pivots);
+        if (0..n).any(|k| factors[k * n + k] == T::zero()) {
+            return Err("is singular: the equations have no single solution");
+        }
+        solve_lu(factors, n, &pivots, x, m);
+        Ok(())
+    })
+}
+
+/// The same for every matrix of a batch.
+fn solve_all<T: Scalar>(a: &[T], n: usize, transposed: bool, x: &mut [T], m: usize) -> Result<()> {
+    for_each_matrix(x, n * m, |i, x| {
+        solve(&a[i * n * n..(i + 1) * n * n], n, transposed, x, m).map_err(|e| unfit(e, i))
+    })
+}
+
+/// The gradients of solutions X of A X = B: dB = A^-T dX and dA = -dB X^T.
+fn solve_gradients<T: Target>(
+    (a, x): (&[T], &[T]),
+    (n, m): (usize, usize),
+    of_b: &mut [T],
+    of_a: Option<&mut [T]>,
+) -> Result<()> {
+    solve_all(a, n, true, of_b, m)?;
+    let Some(of_a) = of_a else { return Ok(()) };
+    for_each_matrix(of_a, n * n, |i, out| -> Result<()> {
+        let view = |all| MatRef::row_major(&slice_of::<T>(all)[i * n * m..(i + 1) * n * m], n, m);
+        gemm(-T::one(), view(of_b), view(x).t(), T::zero(), MatMut::row_major(out, n, n));
+        Ok(())
+    })
+}
+
+/// Names the element type of a slice in closures.
+fn slice_of<T>(x: &[T]) -> &[T] {
+    x
+}
+
+/// Writes a gradient in the type of the operand it belongs to; that of integers is 0.
+fn give<T: Target>(from: &[T], out: &mut Out<'_>) -> Result<()> {
+    if !out.wanted() {
+        return Ok(());
+    }
+    if !out.dtype().is_float() {
+        return crate::rules::no_gradient(out);
+    }
+    ferromx_core::dispatch!(out.dtype(), U in [f32, f64] => {
+        cast(from, out.slice_mut::<U>()?);
+        Ok(())
+    }, d => Err(Error::Internal(format!("no matrices of type {d}"))))
+}
+
+pub static SOLVE: OpDef = OpDef::new("_npi_solve")
+    .doc(
+        "NumPy's linalg.solve: the solutions X of A * X = B for square matrices A of shape (..., n, n). B has shape (..., n, m), or \
+         (..., n) for one right side each, with the same axes before; X has the shape of B. A singular matrix is an error. Two \
+         operands of type float32 give float32, others float64.",
+    )
+    .inputs(&[arg("A", "The matrices."), arg("B", "The right sides.")])
+    .shape(|_, io| {
+        let (a, x) = (io.ins[0].clone(), io.outs[0].clone());
+        check_square(&a, "A")?;
+        io.assign_in(1, &x)?;
+        let b = io.ins[1].clone();
+        let (Some(rank), Some(of_b)) = (a.ndim(), b.ndim()) else { return Ok(()) };
+        let shared = a.dims()[..rank - 1].iter().zip(b.dims()).all(|(a, b)| a == b || *a < 0 || *b < 0);
+        ensure!(
+            shared && (of_b == rank || of_b + 1 == rank),
+            "B must have shape (..., n, m) or (..., n) for A of shape (..., n, n), but A has shape {a} and B {b}"
+        );
+        io.assign_out(0, &b)
+    })
+    .dtype(precise_type)
+    .forward(|ctx, ins, outs| {
+        let (n, _) = size(ins[0].shape());
+        let m = columns(&ins[0], &ins[1]);
+        matrix_type!(ctx, outs[0].dtype(), |T| {
+            let out = outs[0].slice_mut::<T>()?;
+            with_numbers(&ins[1], |b| {
+                out.copy_from_slice(b);
+                Ok(())
+            })?;
+            with_numbers(&ins[0], |a| solve_all::<T>(a, n, false, out, m))
+        })
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let ((n, _), m) = (size(ins[1].shape()), columns(&ins[1], &ins[0]));
+            matrix_type!(ctx, ins[0].dtype(), |T| {
+                let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
+                let wanted = if outs[0].wanted() { ins[1].len() } else { 0 };
+                with_scratch(grad.len() + wanted, |work: &mut [T]| {
+                    let (of_b, of_a) = work.split_at_mut(grad.len());
+                    of_b.copy_from_slice(grad);
+                    with_numbers(&ins[1], |a| {
+                        solve_gradients((a, x), (n, m), of_b, (wanted > 0).then_some(&mut *of_a))
+                    })?;
+                    if wanted > 0 {
+                        give(of_a, &mut outs[0])?;
+                    }
+                    give(of_b, &mut outs[1])
+                })
+            })
+        })
+        .inputs(Deps::Some(&[0]))
+        .outputs(Deps::All),
+        None,
+    ));
+
+/// How many right sides each matrix of `a` has in `b`.
+fn columns(a: &In<'_>, b: &In<'_>) -> usize {
+    if a.shape().ndim() == b.shape().ndim() { size(b.shape()).1 } else { 1 }
+}
+
+params! {
+    /// Parameters of `_npi_tensorsolve`.
+    pub struct TensorSolveParam {
+        /// Axes of a that are moved behind the others, in this order, before anything else; negative ones count from the last.
+        a_axes: Shape = (Shape::new(&[]));
+    }
+}
+
+/// The order of the axes of a in which those of the solution come last.
+fn axes_of_solution(p: &Params, rank: usize) -> Result<Vec<usize>> {
+    let moved = p.get::<TensorSolveParam>().a_axes.dims().iter();
+    let moved = moved.map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
+    let mut order: Vec<usize> = (0..rank).filter(|i| !moved.contains(i)).collect();
+    order.extend(&moved);
+    ensure!(order.len() == rank, "an axis is given twice in a_axes={}", p.get::<TensorSolveParam>().a_axes);
+    Ok(order)
+}
+
+fn tensorsolve_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let (a, b) = (io.ins[0].clone(), io.ins[1].clone());
+    let (Some(rank), Some(of_b)) = (a.ndim(), b.ndim()) else { return Ok(()) };
+    let order = axes_of_solution(p, rank)?;
+    let dims: Dims = order.iter().map(|i| a.dim(*i)).collect();
+    let (front, back) = dims.split_at(of_b.min(rank));
+    if a.is_known() && b.is_known() {
+        let (rows, columns) = (front.iter().product::<i64>(), back.iter().product::<i64>());
+        ensure!(
+            rows == columns && b.num_elements() as i64 == rows,
+            "a of shape {a} must be square for b of shape {b}: its first {of_b} axes have {rows} elements, the others {columns}"
+        );
+    }
+    io.assign_out(0, &Shape::new(back))
+}
+
+/// Calls `f` with the square matrix of `a`, its axes in the order of the equations.
+fn with_matrix<T: Target, R>(ctx: &OpCtx<'_>, a: &In<'_>, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+    let dims = a.shape().to_usize();
+    let order = axes_of_solution(ctx.params, dims.len())?;
+    with_numbers(a, |a| {
+        with_scratch(a.len(), |moved: &mut [T]| {
+            movement::transpose(a, &dims, &order, moved);
+            f(moved)
+        })
+    })
+}
+
+pub static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
+    .doc(
+        "NumPy's linalg.tensorsolve: the x with tensordot(a, x, axes = rank of x) = b. Behind the axes of a that belong to b, those in \
+         a_axes come last; the shape of x is that of the axes of a behind the first ones, as many as b has. The axes of b and those of \
+         x must have as many elements. Two operands of type float32 give float32, others float64.",
+    )
+    .inputs(&[arg("a", "The coefficients."), arg("b", "The right side.")])
+    .params::<TensorSolveParam>()
+    .shape(tensorsolve_shape)
+    .dtype(precise_type)
+    .forward(|ctx, ins, outs| {
+        let n = ins[1].len();
+        matrix_type!(ctx, outs[0].dtype(), |T| {
+            let out = outs[0].slice_mut::<T>()?;
+            with_numbers(&ins[1], |b| {
+                out.copy_from_slice(b);
+                Ok(())
+            })?;
+            with_matrix(ctx, &ins[0], |a| solve_all::<T>(a, n, false, out, 1))
+        })
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let n = ins[0].len();
+            let dims = ins[1].shape().to_usize();
+            let order = axes_of_solution(ctx.params, dims.len())?;
+            matrix_type!(ctx, ins[0].dtype(), |T| {
+                let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
+                with_scratch(n + 2 * n * n, |work: &mut [T]| {
+                    let (of_b, rest) = work.split_at_mut(n);
+                    let (of_a, back) = rest.split_at_mut(n * n);
+                    of_b.copy_from_slice(grad);
+                    let wanted = outs[0].wanted();
+                    with_matrix(ctx, &ins[1], |a| {
+                        solve_gradients((a, x), (n, 1), of_b, wanted.then_some(&mut *of_a))
+                    })?;
+                    if wanted {
+                        let moved: Vec<usize> = order.iter().map(|i| dims[*i]).collect();
+                        let mut inverse = vec![0; order.len()];
+                        order.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
+                        movement::transpose(of_a, &moved, &inverse, back);
+                        give(back, &mut outs[0])?;
+                    }
+                    give(of_b, &mut outs[1])
+                })
+            })
+        })
+        .inputs(Deps::Some(&[0]))
+        .outputs(Deps::All),
+        None,
+    ));
+
+params! {
+    /// Parameters of `_npi_tensorinv`.
+    pub struct TensorInvParam {
+        /// How many of the first axes belong to the result of a product with a.
+        ind: i32 = 2;
+    }
+}
+
+pub static TENSORINV: OpDef = OpDef::new("_npi_tensorinv")
+    .doc(
+        "NumPy's linalg.tensorinv: the inverse of the map tensordot(a, x, axes = rank of x), whose results have the shape of the first \
+         ind axes of a. Those and the others must have as many elements; in the output the others come first.",
+    )
+    .inputs(&[arg("a", "The coefficients.")])
+    .params::<TensorInvParam>()
+    .shape(|p, io| {
+        let (a, ind) = (io.ins[0].clone(), p.get::<TensorInvParam>().ind);
+        ensure!(ind > 0, "ind={ind} must be positive");
+        let Some(rank) = a.ndim() else { return Ok(()) };
+        let (front, back) = a.dims().split_at(rank.min(ind as usize));
+        if a.is_known() {
+            let (rows, columns) = (front.iter().product::<i64>(), back.iter().product::<i64>());
+            ensure!(
+                rows == columns,
+                "a of shape {a} must be square: its first {ind} axes have {rows} elements, the others {columns}"
+            );
+        }
+        io.assign_out(0, &Shape::new(&[back, front].concat()))
+    })
+    .forward(|ctx, ins, outs| {
+        let n = ins[0].len().isqrt();
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            with_scratch(n * n, |factors: &mut [T]| {
+                factors.copy_from_slice(ins[0].slice()?);
+                invert(factors, n, outs[0].slice_mut::<T>()?)
+                    .map_err(|k| unfit(&format!("has no inverse: column {k} depends on those before"), 0))
+            })
+        })
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let n = ins[0].len().isqrt();
+            matrix_type!(ctx, ins[0].dtype(), |T| {
+                let view = |x| MatRef::row_major(slice_of::<T>(x), n, n);
+                let (grad, inverse) = (view(ins[0].slice()?), view(ins[1].slice()?));
+                with_scratch(n * n, |half: &mut [T]| {
+                    gemm(-1.0, inverse.t(), grad, 0.0, MatMut::row_major(half, n, n));
+                    gemm(1.0, MatRef::row_major(half, n, n), inverse.t(), 0.0, MatMut::row_major(outs[0].slice_mut::<T>()?, n, n));
+                    Ok(())
+                })
+            })
+        })
+        .outputs(Deps::All),
+        None,
+    ));
+
+#[cfg(test)]
+mod tests {
+    use ferromx_core::dtype::DType;
+    use ferromx_core::ndarray::NDArray;
+
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    /// Numbers of a matrix that is far from singular.
+    fn numbers(dims: &[i64], n: usize) -> NDArray {
+        let len = dims.iter().product::<i64>() as usize;
+        let at = |i: usize| ((i * 7 + 3) % 11) as f64 / 7.0 + if i % (n * n) % (n + 1) == 0 { 4.0 } else { 0.0 };
+        array(&(0..len).map(at).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for b in [&[2, 3, 2][..], &[2, 3]] {
+            Case::new(&SOLVE, &[]).check_gradient(&[numbers(&[2, 3, 3], 3), numbers(b, 9)]);
+        }
+        Case::new(&TENSORSOLVE, &[]).check_gradient(&[numbers(&[2, 3, 6], 6), numbers(&[2, 3], 9)]);
+        Case::new(&TENSORSOLVE, &[("a_axes", "(1,)")]).check_gradient(&[numbers(&[2, 6, 3], 6), numbers(&[2, 3], 9)]);
+        Case::new(&TENSORINV, &[]).check_gradient(&[numbers(&[2, 3, 6], 6)]);
+    }
+
+    #[test]
+    fn products_give_the_right_side() {
+        let (a, b) = (numbers(&[2, 2], 2), vector(DType::F64, &[1.0, 2.0]));
+        let x = Case::new(&SOLVE, &[]).run1(&[a.clone(), b]).unwrap().to_vec::<f64>().unwrap();
+        let a = a.to_vec::<f64>().unwrap();
+        close(&[a[0] * x[0] + a[1] * x[1], a[2] * x[0] + a[3] * x[1]], &[1.0, 2.0], 1e-12);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        let error = |op, shapes: &[Shape]| Case::new(op, &[]).shapes(shapes).unwrap_err().to_string();
+        assert!(error(&SOLVE, &[[2, 3, 3].into(), [3, 3].into()]).contains("but A has shape [2,3,3] and B [3,3]"));
+        assert!(error(&TENSORINV, &[[3, 3].into()]).contains("must be square"));
+        assert!(error(&TENSORSOLVE, &[[2, 3, 5].into(), [2, 3].into()]).contains("must be square"));
+        let singular = Case::new(&SOLVE, &[]).run(&[array(&[0.0; 4], &[2, 2]), vector(DType::F64, &[1.0, 2.0])]);
+        assert!(singular.unwrap_err().to_string().contains("matrix 0 of A is singular"));
+        let types = Case::new(&SOLVE, &[]).dtypes(&[Some(DType::F32), Some(DType::I32)]).unwrap();
+        assert_eq!(types, [Some(DType::F64)]);
+    }
+}

@@ -1,0 +1,427 @@
+//! Norms of vectors and matrices as NumPy's linalg.norm has them.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::{Params, ShapeOrNone};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::broadcast::broadcast;
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
+use ferromx_kernels::map::{Src, cast};
+use ferromx_kernels::math::{maximum, minimum};
+use ferromx_kernels::movement;
+use ferromx_kernels::par::with_scratch;
+use ferromx_kernels::reduce::{L1Norm, L2Norm, Max, Min, Number, Sum, reduce};
+
+use super::matrices::{Target, with_numbers};
+use super::singular::each_svd;
+use crate::reduce::axes::{Axes, kept};
+
+params! {
+    /// Parameters of `_npi_norm`.
+    pub struct NormParam {
+        /// The order of the norm.
+        ord: f64 = 2.0;
+        /// The axis of vectors, or the axes of rows and columns of matrices; negative ones count from the last. None means the last two.
+        axis: ShapeOrNone = (ShapeOrNone(None));
+        /// Whether the axes stay, with length 1.
+        keepdims: bool = false;
+        /// Which norm: -2 the Euclidean one of all elements, 1 Frobenius' for matrices, 2 the sum of the singular values, and any other
+        /// number that of the order.
+        flag: i32 = (-1);
+    }
+}
+
+/// A norm, and over which axes.
+struct Norm {
+    axes: Axes,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// (sum of |x|^p)^(1/p) over the axes, which need not be next to each other.
+    Vector(f64),
+    /// The largest or smallest sum of absolute values in one column of a matrix.
+    Columns { largest: bool },
+    /// The same for rows.
+    Rows { largest: bool },
+    /// The largest or smallest singular value.
+    Singular { largest: bool },
+    /// The sum of the singular values.
+    Nuclear,
+}
+
+impl Norm {
+    /// What the parameters mean for arrays of `rank` axes.
+    fn new(p: &NormParam, rank: usize) -> Result<Norm> {
+        let axes = match p.axis.0.as_ref().map(Shape::dims) {
+            Some(given) => given.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Axes>>()?,
+            None if p.flag == -2 => (0..rank).collect(),
+            None => (rank.saturating_sub(2)..rank).collect(),
+        };
+        ensure!(
+            (1..axes.len()).all(|i| !axes[..i].contains(&axes[i])),
+            "an axis is given twice in axis={}",
+            p.axis_text()
+        );
+        let kind = match (axes.len(), p.flag) {
+            (_, -2) | (2, 1) => Kind::Vector(2.0),
+            (1, flag) if flag != 2 => Kind::Vector(p.ord),
+            (2, flag) => Norm::of_matrix(p.ord, flag == 2)?,
+            (n, flag) => {
+                return Err(Error::Value(format!(
+                    "flag={flag} stands for a norm of {}, but axis={} names {n} axes",
+                    if flag == 2 { "matrices" } else { "vectors or matrices" },
+                    p.axis_text()
+                )));
+            }
+        };
+        Ok(Norm { axes, kind })
+    }
+
+    fn of_matrix(ord: f64, nuclear: bool) -> Result<Kind> {
+        let largest = ord > 0.0;
+        match ord.abs() {
+            2.0 if nuclear => Ok(Kind::Nuclear),
+            2.0 => Ok(Kind::Singular { largest }),
+            1.0 => Ok(Kind::Columns { largest }),
+            f64::INFINITY => Ok(Kind::Rows { largest }),
+            _ => Err(Error::Value(format!(
+                "ord={ord} is no norm of matrices: use 1, 2 or infinity, positive or negative"
+            ))),
+        }
+    }
+}
+
+impl NormParam {
+    fn axis_text(&self) -> String {
+        self.axis.0.as_ref().map_or("None".into(), Shape::to_string)
+    }
+}
+
+fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<NormParam>();
+    let x = io.ins[0].clone();
+    let Some(rank) = x.ndim() else { return Ok(()) };
+    let norm = Norm::new(p, rank)?;
+    let length = |(i, d): (usize, &i64)| if norm.axes.contains(&i) { p.keepdims.then_some(1) } else { Some(*d) };
+    io.assign_out(0, &Shape::from(x.dims().iter().enumerate().filter_map(length).collect::<Dims>()))
+}
+
+/// Runs `$body` with `$T` bound to the type in which norms of arrays of an element type are computed.
+macro_rules! computing_type {
+    ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
+        match $dtype {
+            DType::F32 | DType::F16 | DType::BF16 => {
+                type $T = f32;
+                $body
+            }
+            DType::Bool => Err($ctx.unsupported(DType::Bool, DType::FLOATS)),
+            _ => {
+                type $T = f64;
+                $body
+            }
+        }
+    };
+}
+
+/// Writes numbers in the type of an output.
+fn give<T: Target>(numbers: &[T], out: &mut Out<'_>) -> Result<()> {
+    dispatch!(out.dtype(), U in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        cast(numbers, out.slice_mut::<U>()?);
+        Ok(())
+    }, d => Err(Error::Internal(format!("no norm of type {d}"))))
+}
+
+pub static NORM: OpDef = OpDef::new("_npi_norm")
+    .doc(
+        "NumPy's linalg.norm. Along one axis: (sum of |x|^ord)^(1/ord), the number of elements other than 0 for ord=0, the largest and \
+         smallest magnitude for positive and negative infinity. Along two axes, those of rows and columns: the largest (ord=2) or \
+         smallest (-2) singular value, the largest (1) or smallest (-1) sum of magnitudes in a column, the same for rows (positive and \
+         negative infinity); Frobenius' norm and the sum of the singular values by flag. The result has the type of the input.",
+    )
+    .inputs(&[arg("data", "The array.")])
+    .params::<NormParam>()
+    .unlisted_params()
+    .output_names_by(|_| vec!["output0".into()])
+    .shape(norm_shape)
+    .forward(|ctx, ins, outs| {
+        let shape = ins[0].shape().to_usize();
+        let norm = Norm::new(ctx.params(), shape.len())?;
+        computing_type!(ctx, ins[0].dtype(), |T| {
+            with_numbers::<T, ()>(&ins[0], |x| {
+                with_scratch(outs[0].len(), |norms: &mut [T]| {
+                    match norm.kind {
+                        Kind::Vector(ord) => vector_norms(x, &shape, &norm.axes, ord, norms),
+                        kind => each_matrix(x, &shape, &norm.axes, |x, size| matrix_norms(ctx, x, size, kind, norms))?,
+                    }
+                    give(norms, &mut outs[0])
+                })
+            })
+        })
+    })
+    .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));
+
+fn vector_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
+    match ord {
+        1.0 => return reduce::<L1Norm, T, T, T>(x, shape, axes, norms),
+        2.0 => return reduce::<L2Norm, T, T, T>(x, shape, axes, norms),
+        _ => {}
+    }
+    with_scratch(x.len(), |powers: &mut [T]| {
+        let ord = T::from_f64(ord);
+        powers.iter_mut().zip(x).for_each(|(to, x)| *to = power(*x, ord));
+        if ord == T::infinity() {
+            return reduce::<Max, T, T, T>(powers, shape, axes, norms);
+        }
+        if ord == T::neg_infinity() {
+            return reduce::<Min, T, T, T>(powers, shape, axes, norms);
+        }
+        reduce::<Sum, T, T, T>(powers, shape, axes, norms);
+        if ord != T::zero() {
+            norms.iter_mut().for_each(|norm| *norm = norm.powf(ord.recip()));
+        }
+    });
+}
+
+/// What an element contributes to a norm of this order.
+fn power<T: Target>(x: T, ord: T) -> T {
+    if ord.is_infinite() {
+        x.abs()
+    } else if ord == T::zero() {
+        if x == T::zero() { T::zero() } else { T::one() }
+    } else {
+        x.abs().powf(ord)
+    }
+}
+
+/// The order of axes in which the matrices come last.
+fn matrices_last(rank: usize, axes: &[usize]) -> Axes {
+    (0..rank).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect()
+}
+
+/// Calls `f` with matrix after matrix, row by row, and their size.
+fn each_matrix<T: Target, R>(
+    x: &[T],
+    shape: &[usize],
+    axes: &[usize],
+    f: impl FnOnce(&[T], (usize, usize)) -> Result<R>,
+) -> Result<R> {
+    let order = matrices_last(shape.len(), axes);
+    let size = (shape[axes[0]], shape[axes[1]]);
+    if order.iter().copied().eq(0..shape.len()) {
+        return f(x, size);
+    }
+    with_scratch(x.len(), |moved: &mut [T]| {
+        movement::transpose(x, shape, &order, moved);
+        f(moved, size)
+    })
+}
+
+/// The sums of magnitudes of one matrix: of its rows or of its columns.
+fn sums<T: Target + Number>(x: &[T], (m, n): (usize, usize), kind: Kind, f: impl FnOnce(&[T])) {
+    let of_columns = matches!(kind, Kind::Columns { .. });
+    with_scratch(if of_columns { n } else { m }, |sums: &mut [T]| {
+        reduce::<L1Norm, T, T, T>(x, &[m, n], &[usize::from(!of_columns)], sums);
+        f(sums);
+    });
+}
+
+fn extreme<T: Target + Number>(x: &[T], largest: bool) -> T {
+    let (start, pick): (T, fn(T, T) -> T) = if largest { (T::LOWEST, maximum) } else { (T::HIGHEST, minimum) };
+    x.iter().copied().fold(start, pick)
+}
+
+fn matrix_norms<T: Target + Number>(
+    ctx: &OpCtx<'_>,
+    x: &[T],
+    size: (usize, usize),
+    kind: Kind,
+    norms: &mut [T],
+) -> Result<()> {
+    match kind {
+        Kind::Columns { largest } | Kind::Rows { largest } => {
+            for (norm, x) in norms.iter_mut().zip(x.chunks_exact((size.0 * size.1).max(1))) {
+                sums(x, size, kind, |sums| *norm = extreme(sums, largest));
+            }
+            Ok(())
+        }
+        _ => each_svd(x, size, &mut |i, parts| {
+            norms[i] = match kind {
+                Kind::Nuclear => parts.s.iter().copied().sum(),
+                Kind::Singular { largest: false } => parts.s.last().copied().unwrap_or(T::zero()),
+                _ => parts.s.first().copied().unwrap_or(T::zero()),
+            };
+        })
+        .map_err(|e| e.in_operator(ctx.op, ctx.op)),
+    }
+}
+
+fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let shape = outs[0].shape().to_usize();
+    let norm = Norm::new(ctx.params(), shape.len())?;
+    if !outs[0].dtype().is_float() {
+        return crate::rules::no_gradient(&mut outs[0]);
+    }
+    computing_type!(ctx, outs[0].dtype(), |T| {
+        with_numbers::<T, ()>(&ins[0], |grad| {
+            with_numbers::<T, ()>(&ins[1], |x| {
+                with_scratch(x.len(), |out: &mut [T]| {
+                    match norm.kind {
+                        Kind::Vector(ord) => with_numbers::<T, ()>(&ins[2], |norms| {
+                            let small = kept(outs[0].shape(), &norm.axes);
+                            vector_gradient((x, &shape), (norms, grad, &small), ord, out);
+                            Ok(())
+                        })?,
+                        kind => {
+                            each_matrix(x, &shape, &norm.axes, |x, size| {
+                                with_scratch(x.len(), |moved: &mut [T]| {
+                                    matrix_gradient(ctx, (x, size), grad, kind, moved)?;
+                                    put_back(moved, &shape, &norm.axes, out);
+                                    Ok(())
+                                })
+                            })?;
+                        }
+                    }
+                    give(out, &mut outs[0])
+                })
+            })
+        })
+    })
+}
+
+/// dx = dnorm * sign(x) * (|x| / norm)^(ord - 1); 0 for ord=0; shared by nobody but the extreme elements for infinity.
+fn vector_gradient<T: Target + Number + ferromx_kernels::map::Lane>(
+    (x, shape): (&[T], &[usize]),
+    (norms, grad, small): (&[T], &[T], &[usize]),
+    ord: f64,
+    out: &mut [T],
+) where
+    T: ferromx_kernels::map::Load<T> + ferromx_kernels::map::Store<T>,
+{
+    let (x, norms) = ((Src::Slice(x), shape), (Src::Slice(norms), small));
+    let to = (&mut *out, shape);
+    match ord {
+        0.0 => return out.fill(T::zero()),
+        1.0 => broadcast(x, norms, to, |x: T, _: T| sign(x)),
+        2.0 => broadcast(x, norms, to, |x: T, norm: T| x / norm),
+        _ if ord.is_infinite() => {
+            broadcast(x, norms, to, |x: T, norm: T| if x.abs() == norm { sign(x) } else { T::zero() });
+        }
+        _ => {
+            let less = T::from_f64(ord - 1.0);
+            broadcast(x, norms, to, move |x: T, norm: T| sign(x) * (x.abs() / norm).powf(less));
+        }
+    }
+    broadcast((Src::<T>::InPlace, shape), (Src::Slice(grad), small), (out, shape), |d: T, grad: T| d * grad);
+}
+
+fn sign<T: Target>(x: T) -> T {
+    if x == T::zero() { x } else { x.signum() }
+}
+
+/// The gradients of matrices that follow one another.
+fn matrix_gradient<T: Target + Number>(
+    ctx: &OpCtx<'_>,
+    (x, (m, n)): (&[T], (usize, usize)),
+    grad: &[T],
+    kind: Kind,
+    out: &mut [T],
+) -> Result<()> {
+    let len = (m * n).max(1);
+    match kind {
+        Kind::Columns { largest } | Kind::Rows { largest } => {
+            for ((out, x), grad) in out.chunks_exact_mut(len).zip(x.chunks_exact(len)).zip(grad) {
+                sums(x, (m, n), kind, |sums| {
+                    let best = extreme(sums, largest);
+                    for (i, (out, x)) in out.iter_mut().zip(x).enumerate() {
+                        let at = if matches!(kind, Kind::Columns { .. }) { i % n } else { i / n };
+                        *out = if sums[at] == best { sign(*x) * *grad } else { T::zero() };
+                    }
+                });
+            }
+            Ok(())
+        }
+        _ => {
+            let k = m.min(n);
+            let range = match kind {
+                Kind::Nuclear => 0..k,
+                Kind::Singular { largest: false } => k.saturating_sub(1)..k,
+                _ => 0..k.min(1),
+            };
+            each_svd(x, (m, n), &mut |i, parts| {
+                let to = MatMut::row_major(&mut out[i * m * n..(i + 1) * m * n], m, n);
+                let u = MatRef::new(&parts.u[range.start..], m, range.len(), k, 1);
+                let v = MatRef::row_major(&parts.v[range.start * n..range.end * n], range.len(), n);
+                gemm(grad[i], u, v, T::zero(), to);
+            })
+            .map_err(|e| e.in_operator(ctx.op, ctx.op))
+        }
+    }
+}
+
+/// Moves the axes of matrices back to where they were.
+fn put_back<T: Target>(moved: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
+    let order = matrices_last(shape.len(), axes);
+    let lengths: Axes = order.iter().map(|i| shape[*i]).collect();
+    let mut back: Axes = order.iter().map(|_| 0).collect();
+    order.iter().enumerate().for_each(|(i, from)| back[*from] = i);
+    movement::transpose(moved, &lengths, &back, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, vector};
+
+    const X: [f64; 12] = [1.0, -2.0, 0.5, 3.0, 0.25, -1.5, 2.0, 4.0, -0.75, 1.25, -3.5, 0.1];
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for (ord, axis, flag) in [
+            ("2", "None", "-2"),
+            ("2", "(0,)", "-1"),
+            ("3", "(1,)", "-1"),
+            ("-1.5", "(-1,)", "-1"),
+            ("1", "(2,)", "-1"),
+            ("inf", "(2,)", "-1"),
+            ("2", "(0, 2)", "1"),
+            ("2", "(2, 0)", "-1"),
+            ("-2", "(1, 2)", "0"),
+            ("1", "(0, 1)", "-1"),
+            ("-inf", "(0, 1)", "-1"),
+            ("2", "None", "2"),
+        ] {
+            Case::new(&NORM, &[("ord", ord), ("axis", axis), ("flag", flag)]).check_gradient(&[array(&X, &[2, 3, 2])]);
+        }
+    }
+
+    #[test]
+    fn norms_of_a_matrix() {
+        let x = || array(&[3.0, 0.0, 0.0, -4.0], &[2, 2]);
+        let norm = |ord: &str, flag: &str| {
+            Case::new(&NORM, &[("ord", ord), ("flag", flag)]).run1(&[x()]).unwrap().to_vec::<f64>().unwrap()[0]
+        };
+        let all =
+            [norm("2", "0"), norm("-2", "0"), norm("1", "-1"), norm("-inf", "-1"), norm("2", "1"), norm("2", "2")];
+        close(&all, &[4.0, 3.0, 4.0, 3.0, 5.0, 7.0], 1e-12);
+    }
+
+    #[test]
+    fn types_and_shapes() {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I8, DType::I64] {
+            let y = Case::new(&NORM, &[("flag", "-2")]).run1(&[vector(dtype, &[3.0, 4.0])]).unwrap();
+            assert_eq!((y.dtype(), y.shape().dims(), y.to_vec_as::<f64>().unwrap()), (dtype, &[][..], vec![5.0]));
+        }
+        let shapes = |attrs: &[(&str, &str)]| Case::new(&NORM, attrs).shapes(&[[2, 3, 4].into()]);
+        assert_eq!(shapes(&[("keepdims", "True")]).unwrap(), [[2, 1, 1].into()]);
+        assert!(shapes(&[("ord", "3")]).unwrap_err().to_string().contains("ord=3 is no norm of matrices"));
+        assert!(shapes(&[("axis", "(0,)"), ("flag", "2")]).unwrap_err().to_string().contains("names 1 axes"));
+        assert!(shapes(&[("axis", "(0,1,2)")]).unwrap_err().to_string().contains("names 3 axes"));
+    }
+}

@@ -1,0 +1,292 @@
+//! The singular value decomposition and pseudoinverses as NumPy has them.
+
+use ferromx_core::dtype::Element;
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::params::Params;
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::broadcast::broadcast;
+use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
+use ferromx_kernels::linalg::{Scalar, for_each_matrix, svd};
+use ferromx_kernels::map::Src;
+use ferromx_kernels::par::with_scratch;
+
+use super::matrices::{self, check, matrix_type, size, unfit};
+use crate::rules::slice_if_wanted;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&SVD, &PINV, &PINV_SCALAR_RCOND];
+
+const UNFIT: &str = "has no singular values that can be found: does it contain NaN or infinity?";
+
+pub static SVD: OpDef = OpDef::new("_npi_svd")
+    .doc(
+        "NumPy's linalg.svd of matrices with at most as many rows as columns: A = UT * diag(L) * V with UT orthogonal, V of orthonormal \
+         rows, and the singular values L in decreasing order. A of shape (..., m, n) gives shapes (..., m, m), (..., m), (..., m, n). \
+         The signs of a row of V and of the column of UT that belongs to it are not specified. The gradient takes the singular values \
+         to be different, and none to be 0.",
+    )
+    .inputs(&[arg("A", "The matrices.")])
+    .outputs(|_| 3)
+    .shape(|_, io| {
+        let (a, v) = (io.ins[0].clone(), io.outs[2].clone());
+        check(&a, "A")?;
+        io.assign_out(2, &a)?;
+        io.assign_in(0, &v)?;
+        let a = io.ins[0].clone();
+        let [batch @ .., m, n] = a.dims() else { return Ok(()) };
+        ensure!(m <= n || *n < 0, "A of shape {a} has more rows than columns: give its transpose");
+        let with = |more: &[i64]| Shape::from(batch.iter().chain(more).copied().collect::<Dims>());
+        io.assign_out(0, &with(&[*m, *m]))?;
+        io.assign_out(1, &with(&[*m]))
+    })
+    .forward(svd_forward)
+    .grad(Grad::Kernel(Backward::new(svd_backward).outputs(Deps::All), None));
+
+fn svd_forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (m, n) = size(ins[0].shape());
+    let [u, s, v] = outs else { return Ok(()) };
+    matrix_type!(ctx, ins[0].dtype(), |T| {
+        let a = ins[0].slice::<T>()?;
+        let (u, s, v) = (slice_if_wanted(u)?, slice_if_wanted(s)?, slice_if_wanted(v)?);
+        each_svd::<T>(a, (m, n), &mut |i, parts| {
+            store(u, i, parts.u);
+            store(s, i, parts.s);
+            store(v, i, parts.v);
+        })
+    })
+}
+
+/// Writes part `i` of an output that is wanted.
+fn store<T: Copy>(out: &mut [T], i: usize, part: &[T]) {
+    if let Some(to) = out.get_mut(i * part.len()..(i + 1) * part.len()) {
+        to.copy_from_slice(part);
+    }
+}
+
+/// A = u diag(s) v for a matrix of m x n elements, with k the smaller of m and n: u of m x k, v of k x n elements.
+pub(super) struct Decomposition<'a, T> {
+    pub u: &'a [T],
+    pub s: &'a [T],
+    pub v: &'a [T],
+}
+
+/// Decomposes each matrix, in parallel, and hands the parts to `f` in order.
+pub(super) fn each_svd<T: Scalar + Element>(
+    a: &[T],
+    (m, n): (usize, usize),
+    f: &mut dyn FnMut(usize, Decomposition<'_, T>),
+) -> Result<()> {
+    let k = m.min(n);
+    let (of_u, of_s, width) = (m * k, k, m * k + k + k * n);
+    let count = a.len() / (m * n).max(1);
+    with_scratch(count * width, |results: &mut [T]| {
+        for_each_matrix(results, width, |i, result| {
+            let (u, rest) = result.split_at_mut(of_u);
+            let (s, v) = rest.split_at_mut(of_s);
+            svd(&a[i * m * n..(i + 1) * m * n], m, n, u, s, v).map_err(|_| unfit(UNFIT, i))
+        })?;
+        for (i, result) in results.chunks_exact(width.max(1)).enumerate() {
+            let (u, rest) = result.split_at(of_u);
+            let (s, v) = rest.split_at(of_s);
+            f(i, Decomposition { u, s, v });
+        }
+        Ok(())
+    })
+}
+
+/// With G = U^T dU, H = V dV^T and F_ij = 1 / (s_j^2 - s_i^2) off the diagonal:
+/// dA = U ((F . (G - G^T)) S + S (F . (H - H^T)) + diag(ds) - S^-1 H) V + U S^-1 dV (Townsend, Differentiating the singular value
+/// decomposition, 2016).
+fn svd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (m, n) = size(outs[0].shape());
+    matrix_type!(ctx, outs[0].dtype(), |T| {
+        let (du, ds, dv) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+        let (u, s, v) = (ins[3].slice::<T>()?, ins[4].slice::<T>()?, ins[5].slice::<T>()?);
+        for_each_matrix(outs[0].slice_mut::<T>()?, m * n, |i, out| -> Result<()> {
+            let forward = Decomposition { u: part(u, i, m * m), s: part(s, i, m), v: part(v, i, m * n) };
+            let grads = Decomposition { u: part(du, i, m * m), s: part(ds, i, m), v: part(dv, i, m * n) };
+            gradient(&forward, &grads, (m, n), out);
+            Ok(())
+        })
+    })
+}
+
+fn part<T>(all: &[T], i: usize, len: usize) -> &[T] {
+    &all[i * len..(i + 1) * len]
+}
+
+fn gradient<T: Scalar>(x: &Decomposition<'_, T>, d: &Decomposition<'_, T>, (m, n): (usize, usize), out: &mut [T]) {
+    let (zero, one) = (T::zero(), T::one());
+    with_scratch(3 * m * m + m * n, |work: &mut [T]| {
+        let (g, rest) = work.split_at_mut(m * m);
+        let (h, rest) = rest.split_at_mut(m * m);
+        let (inner, scaled) = rest.split_at_mut(m * m);
+        let (u, v) = (MatRef::row_major(x.u, m, m), MatRef::row_major(x.v, m, n));
+        gemm(one, u.t(), MatRef::row_major(d.u, m, m), zero, MatMut::row_major(g, m, m));
+        gemm(one, v, MatRef::row_major(d.v, m, n).t(), zero, MatMut::row_major(h, m, m));
+        for i in 0..m {
+            for j in 0..m {
+                let (ij, ji) = (i * m + j, j * m + i);
+                let turn = match i == j {
+                    true => d.s[i],
+                    false => {
+                        ((g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji])) / (x.s[j] * x.s[j] - x.s[i] * x.s[i])
+                    }
+                };
+                inner[ij] = turn - h[ij] / x.s[i];
+            }
+            for (to, from) in scaled[i * n..(i + 1) * n].iter_mut().zip(&d.v[i * n..(i + 1) * n]) {
+                *to = *from / x.s[i];
+            }
+        }
+        gemm(one, MatRef::row_major(inner, m, m), v, one, MatMut::row_major(scaled, m, n));
+        gemm(one, u, MatRef::row_major(scaled, m, n), zero, MatMut::row_major(out, m, n));
+    });
+}
+
+params! {
+    /// Parameters of `_npi_pinv`.
+    pub struct PinvParam {
+        /// That A is symmetric; the result is the same.
+        hermitian: bool = false;
+    }
+}
+
+params! {
+    /// Parameters of `_npi_pinv_scalar_rcond`.
+    pub struct PinvScalarParam {
+        /// Singular values up to this multiple of the largest one are taken for 0.
+        rcond: f64 = 1e-15;
+        /// That A is symmetric; the result is the same.
+        hermitian: bool = false;
+    }
+}
+
+/// (..., m, n) gives (..., n, m), where the axes before are those of A and of `rcond` together.
+fn pinv_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let a = io.ins[0].clone();
+    check(&a, "A")?;
+    let [batch @ .., m, n] = a.dims() else { return Ok(()) };
+    let mut dims: Dims = batch.into();
+    if let Some(rcond) = io.ins.get(1) {
+        if !rcond.ndim_is_known() {
+            return Ok(());
+        }
+        let fits = rcond.dims().len() <= dims.len()
+            && rcond.dims().iter().rev().zip(dims.iter().rev()).all(|(r, d)| *r == 1 || r == d || *r < 0 || *d < 0);
+        ensure!(fits, "rcond of shape {rcond} has to be one number, or one for each matrix of A of shape {a}");
+    }
+    dims.extend([*n, *m]);
+    io.assign_out(0, &Shape::from(dims))
+}
+
+fn pinv_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match io.first_known() {
+        Some(d) => io.assign_all(d),
+        None => Ok(()),
+    }
+}
+
+fn pinv<T: Scalar + Element>(ctx: &OpCtx<'_>, a: &In<'_>, cutoffs: &[T], out: &mut Out<'_>) -> Result<()> {
+    let (m, n) = size(a.shape());
+    let k = m.min(n);
+    let out = out.slice_mut::<T>()?;
+    each_svd::<T>(a.slice()?, (m, n), &mut |i, x| {
+        let least = x.s.first().map_or(T::zero(), |s| *s * cutoffs[i % cutoffs.len()]);
+        with_scratch(k * n, |scaled: &mut [T]| {
+            for (j, (to, from)) in scaled.chunks_exact_mut(n.max(1)).zip(x.v.chunks_exact(n.max(1))).enumerate() {
+                let factor = if x.s[j] > least { T::one() / x.s[j] } else { T::zero() };
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from * factor);
+            }
+            let (v, u) = (MatRef::row_major(scaled, k, n), MatRef::row_major(x.u, m, k));
+            let to = MatMut::row_major(&mut out[i * m * n..(i + 1) * m * n], n, m);
+            gemm(T::one(), v.t(), u.t(), T::zero(), to);
+        });
+    })
+    .map_err(|e| e.in_operator(ctx.op, ctx.op))
+}
+
+const A: ArgDef = arg("A", "The matrices, of shape (..., m, n).");
+
+pub static PINV: OpDef = OpDef::new("_npi_pinv")
+    .doc(
+        "NumPy's linalg.pinv: the Moore-Penrose pseudoinverses of matrices, V^T * diag(1 / s) * U^T for A = U * diag(s) * V, with 0 in \
+         place of 1 / s for singular values up to rcond times the largest one. A of shape (..., m, n) gives shape (..., n, m).",
+    )
+    .inputs(&[A, arg("rcond", "One number, or one for each matrix, of A's type.")])
+    .params::<PinvParam>()
+    .shape(pinv_shape)
+    .dtype(pinv_type)
+    .forward(|ctx, ins, outs| {
+        let batch = ins[0].shape().to_usize();
+        let batch = &batch[..batch.len() - 2];
+        matrix_type!(ctx, ins[0].dtype(), |T| {
+            with_scratch(batch.iter().product(), |cutoffs: &mut [T]| {
+                let (rcond, of_rcond) = (Src::Slice(ins[1].slice::<T>()?), ins[1].shape().to_usize());
+                let first = ferromx_kernels::lane_fn!(|x: T, _zero: T| -> T { x });
+                broadcast((rcond, &of_rcond), (Src::Scalar(0.0), &[]), (&mut *cutoffs, batch), first);
+                pinv::<T>(ctx, &ins[0], cutoffs, &mut outs[0])
+            })
+        })
+    })
+    .grad(Grad::Zero);
+
+pub static PINV_SCALAR_RCOND: OpDef = OpDef::new("_npi_pinv_scalar_rcond")
+    .doc("The pseudoinverses of matrices, as `_npi_pinv` with one number rcond. A of shape (..., m, n) gives shape (..., n, m).")
+    .inputs(&[A])
+    .params::<PinvScalarParam>()
+    .shape(pinv_shape)
+    .dtype(pinv_type)
+    .forward(|ctx, ins, outs| {
+        let rcond = ctx.params::<PinvScalarParam>().rcond;
+        matrix_type!(ctx, ins[0].dtype(), |T| pinv::<T>(ctx, &ins[0], &[T::from_f64(rcond)], &mut outs[0]))
+    })
+    .grad(Grad::Zero);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    const A: [f64; 6] = [1.0, 2.0, -1.0, 0.5, 3.0, 4.0];
+
+    #[test]
+    fn factors_multiply_to_the_matrix() {
+        let outs = Case::new(&SVD, &[]).run(&[array(&A, &[2, 3])]).unwrap();
+        let [u, s, v] = [0, 1, 2].map(|k: usize| outs[k].to_vec::<f64>().unwrap());
+        let product: Vec<_> =
+            (0..6).map(|i| (0..2).map(|k| u[i / 3 * 2 + k] * s[k] * v[k * 3 + i % 3]).sum::<f64>()).collect();
+        close(&product, &A, 1e-12);
+        assert!(s[0] > s[1]);
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        Case::new(&SVD, &[]).check_gradient(&[array(&A, &[2, 3])]);
+        Case::new(&SVD, &[]).check_gradient(&[array(&A[..4], &[1, 2, 2])]);
+    }
+
+    #[test]
+    fn small_singular_values_count_as_zero() {
+        let a = array(&[2.0, 0.0, 0.0, 1e-3], &[2, 2]);
+        let y = Case::new(&PINV_SCALAR_RCOND, &[]).run1(std::slice::from_ref(&a)).unwrap();
+        close(&y.to_vec::<f64>().unwrap(), &[0.5, 0.0, 0.0, 1e3], 1e-12);
+        let two = array(&[2.0, 0.0, 0.0, 1e-3, 2.0, 0.0, 0.0, 1e-3], &[2, 2, 2]);
+        let y = Case::new(&PINV, &[]).run1(&[two, array(&[1e-2, 1e-4], &[2])]).unwrap();
+        close(&y.to_vec::<f64>().unwrap(), &[0.5, 0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 1e3], 1e-12);
+        let e = Case::new(&PINV, &[]).shapes(&[[2, 2, 3].into(), [3].into()]).unwrap_err().to_string();
+        assert!(e.contains("rcond of shape [3]"), "{e}");
+    }
+
+    #[test]
+    fn tall_matrices_are_refused() {
+        let e = Case::new(&SVD, &[]).shapes(&[[3, 2].into()]).unwrap_err().to_string();
+        assert!(e.contains("more rows than columns"), "{e}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Running sums, and differences of neighbours.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::Result;
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::DTypeIo;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::params::{NormDType, Params};
+use ferromx_core::shape::{Dims, Shape};
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::map::{Arith, Elements};
+use ferromx_kernels::reduce::Number;
+use ferromx_kernels::{par, scan};
+
+use super::{elements, elements_mut};
+use crate::elemwise::family::NUMERIC;
+use crate::shape::moves::around;
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&CUMSUM, &DIFF];
+
+const A: &[ArgDef] = &[arg("a", "The array.")];
+
+params! {
+    /// Parameters of `_np_cumsum`.
+    pub struct CumsumParam {
+        /// The axis along which to sum; by default the array is flattened first.
+        axis: Option<i32> = None;
+        /// The type of the result; by default that of the array, int64 for booleans.
+        dtype: Option<NormDType> = None;
+    }
+}
+
+pub static CUMSUM: OpDef = OpDef::new("_np_cumsum")
+    .aliases(&["cumsum"])
+    .doc("The running sums along an axis: element i is the sum of the elements up to and with i.")
+    .inputs(A)
+    .params::<CumsumParam>()
+    .shape(|p, io| {
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let out = match p.get::<CumsumParam>().axis {
+            Some(axis) => {
+                Shape::axis(axis.into(), rank)?;
+                io.ins[0].clone()
+            }
+            None => Shape::new(&[io.ins[0].product(..)]),
+        };
+        io.assign_out(0, &out)
+    })
+    .dtype(cumsum_dtype)
+    .forward(|ctx, ins, outs| cumsum(ctx, &ins[0], ins[0].shape(), false, &mut outs[0]))
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            let shape = outs[0].shape().clone();
+            cumsum(ctx, &ins[0], &shape, true, &mut outs[0])
+        }),
+        None,
+    ));
+
+fn cumsum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    match (p.get::<CumsumParam>().dtype, io.ins[0]) {
+        (Some(d), _) => io.assign_out(0, d.0),
+        (None, Some(DType::Bool)) => io.assign_out(0, DType::I64),
+        (None, Some(d)) => io.assign_out(0, d),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Sums along the axis of an array of `shape`, in lanes of the output's type.
+fn cumsum(ctx: &OpCtx<'_>, x: &In<'_>, shape: &Shape, from_end: bool, out: &mut Out<'_>) -> Result<()> {
+    let dims = shape.to_usize();
+    let dims = match ctx.params::<CumsumParam>().axis {
+        Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
+        None => (1, x.len(), 1),
+    };
+    let x = elements(x)?;
+    match out.dtype() {
+        DType::F64 => scan::cumsum::<f64>(x, dims, from_end, elements_mut(out)?),
+        DType::I64 => scan::cumsum::<i64>(x, dims, from_end, elements_mut(out)?),
+        d if d.is_float() => scan::cumsum::<f32>(x, dims, from_end, elements_mut(out)?),
+        _ => scan::cumsum::<i32>(x, dims, from_end, elements_mut(out)?),
+    }
+    Ok(())
+}
+
+params! {
+    /// Parameters of `_npi_diff`.
+    pub struct DiffParam {
+        /// How often differences are taken.
+        n: i32 = 1;
+        /// The axis along which neighbours are subtracted.
+        axis: i32 = (-1);
+    }
+}
+
+pub static DIFF: OpDef = OpDef::new("_npi_diff")
+    .doc("The differences of neighbours along an axis, n times over; the axis is shorter by n.")
+    .inputs(A)
+    .params::<DiffParam>()
+    .shape(|p, io| {
+        let p = p.get::<DiffParam>();
+        ensure!(p.n >= 0, "n={} must be 0 or more", p.n);
+        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let axis = Shape::axis(p.axis.into(), rank)?;
+        let mut dims: Dims = io.ins[0].dims().into();
+        if dims[axis] >= 0 {
+            dims[axis] = (dims[axis] - i64::from(p.n)).max(0);
+        }
+        io.assign_out(0, &Shape::from(dims))
+    })
+    .forward(|ctx, ins, outs| {
+        let dims = ins[0].shape().to_usize();
+        if outs[0].is_empty() {
+            return Ok(());
+        }
+        differences(ctx, &ins[0], &dims, false, &mut outs[0])
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            if ins[0].is_empty() {
+                outs[0].bytes_mut()?.fill(0);
+                return Ok(());
+            }
+            let dims = ins[0].shape().to_usize();
+            differences(ctx, &ins[0], &dims, true, &mut outs[0])
+        }),
+        None,
+    ));
+
+/// Takes differences n times, or the transposed operation, which makes the axis longer.
+fn differences(ctx: &OpCtx<'_>, x: &In<'_>, dims: &[usize], transposed: bool, out: &mut Out<'_>) -> Result<()> {
+    let p = ctx.params::<DiffParam>();
+    let dims = around(dims, Shape::axis(p.axis.into(), dims.len())?);
+    dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        differences_in::<<T as Arith>::Lane>(elements(x)?, dims, p.n as usize, transposed, out)
+    }, d => Err(ctx.unsupported(d, NUMERIC)))
+}
+
+fn differences_in<C: Number>(
+    x: Elements<'_>,
+    (outer, mut n, inner): (usize, usize, usize),
+    times: usize,
+    transposed: bool,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    let mut now = vec![C::ZERO; x.len()];
+    C::load_any(x, 0, &mut now);
+    let minus = C::from_f64(-1.0);
+    for _ in 0..times {
+        let m = if transposed { n + 1 } else { n - 1 };
+        let mut next = vec![C::ZERO; outer * m * inner];
+        if m > 0 {
+            par::parallel_rows(&mut next, m * inner, 1, |o, next| {
+                let row = &now[o * n * inner..(o + 1) * n * inner];
+                if transposed {
+                    // Element i had the factor -1 in difference i and 1 in difference i - 1.
+                    for (y, x) in next.iter_mut().zip(row) {
+                        *y = x.times(minus);
+                    }
+                    for (y, x) in next[inner..].iter_mut().zip(row) {
+                        *y = y.plus(*x);
+                    }
+                } else {
+                    for (i, y) in next.iter_mut().enumerate() {
+                        *y = row[i + inner].plus(row[i].times(minus));
+                    }
+                }
+            });
+        }
+        (now, n) = (next, m);
+    }
+    C::store_any(&now, elements_mut(out)?);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, vector};
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let x = array(&(0..24).map(|i| ((i * 7) % 11) as f64 / 4.0 + 0.5).collect::<Vec<_>>(), &[2, 3, 4]);
+        for attrs in [&[][..], &[("axis", "1")], &[("axis", "-1")]] {
+            Case::new(&CUMSUM, attrs).check_gradient(std::slice::from_ref(&x));
+        }
+        for attrs in [&[][..], &[("n", "2"), ("axis", "1")], &[("n", "0")], &[("n", "9")]] {
+            Case::new(&DIFF, attrs).check_gradient(std::slice::from_ref(&x));
+        }
+    }
+
+    #[test]
+    fn sums_and_differences_of_narrow_types() {
+        let x = vector(DType::U8, &[200.0, 100.0, 3.0]);
+        let run = |def, attrs: &[(&str, &str)]| {
+            Case::new(def, attrs).run1(std::slice::from_ref(&x)).unwrap().to_vec_as::<f64>().unwrap()
+        };
+        assert_eq!(run(&CUMSUM, &[]), [200.0, 44.0, 47.0]);
+        assert_eq!(run(&CUMSUM, &[("dtype", "int32")]), [200.0, 300.0, 303.0]);
+        assert_eq!(run(&DIFF, &[]), [156.0, 159.0]);
+    }
+}

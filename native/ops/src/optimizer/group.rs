@@ -1,0 +1,132 @@
+//! AdaGrad with one step size for each row.
+
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
+use ferromx_core::op::{OpCtx, OpDef, arg};
+use ferromx_core::params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_kernels::par::parallel_rows2;
+
+use super::family::{bound, clip};
+use crate::sparse::{lazy, lazy_update};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&GROUP_ADAGRAD_UPDATE];
+
+params! {
+    /// Parameters of `_contrib_group_adagrad_update`.
+    pub struct GroupAdaGradParam {
+        /// The learning rate.
+        lr: f32 = required;
+        /// The gradient is multiplied by this first.
+        rescale_grad: f32 = 1.0;
+        /// The elements of the rescaled gradient are limited to [-clip_gradient, clip_gradient]; not if it is negative.
+        clip_gradient: f32 = (-1.0);
+        /// Keeps the divisor away from 0.
+        epsilon: f32 = 1e-5;
+    }
+}
+
+pub static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_update")
+    .doc(
+        "A step of AdaGrad with one step size for each row, as embeddings like it: with g = clip(rescale_grad * grad), the history of a \
+         row grows by the mean of its g^2, and the result is weight - lr * g / sqrt(history + epsilon). With a row_sparse gradient, rows \
+         without one stay as they are (Duchi et al., 2011).",
+    )
+    .inputs(&[
+        arg("weight", "The weight, of shape (n, ...)."),
+        arg("grad", "Its gradient."),
+        arg("history", "The sums of mean squares, one number for each row: (n, 1)."),
+    ])
+    .params::<GroupAdaGradParam>()
+    .mutates(&[2])
+    .shape(|_, io| {
+        let mut weight = io.ins[0].clone();
+        for known in [io.ins[1].clone(), io.outs[0].clone()] {
+            if weight.assign(&known) {
+                continue;
+            }
+            ensure!(false, "weight of shape {weight} and its gradient or the output, of shape {known}, must have one shape");
+        }
+        io.assign_in(0, &weight)?;
+        io.assign_in(1, &weight)?;
+        io.assign_out(0, &weight)?;
+        let Some(rank) = weight.ndim() else { return Ok(()) };
+        ensure!(rank > 0, "weight must have one axis or more");
+        let history = io.ins[2].clone();
+        if !history.ndim_is_known() {
+            return io.assign_in(2, &Shape::new(&[weight.dim(0), 1]));
+        }
+        ensure!(
+            !history.is_known() || weight.dim(0) < 0 || history.num_elements() as i64 == weight.dim(0),
+            "history of shape {history} must have one number for each row of the weight of shape {weight}"
+        );
+        Ok(())
+    })
+    .sparse(lazy, lazy_update)
+    .forward(forward)
+    .inplace(&[(0, 0)])
+    .grad(Grad::Zero);
+
+fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let p = ctx.params::<GroupAdaGradParam>();
+    let [out, history] = outs else { return Ok(()) };
+    if !out.wanted() {
+        return Ok(());
+    }
+    if ins[0].shared_with().is_none() {
+        out.bytes_mut()?.copy_from_slice(ins[0].bytes()?);
+    }
+    let len = ins[0].len().checked_div(history.len()).unwrap_or(0);
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+        let (out, history) = ((out.slice_mut::<T>()?, len), (history.slice_mut::<T>()?, 1));
+        let grad = ins[1].slice::<T>()?;
+        parallel_rows2(out, history, (1 << 14) / len.max(1), |i, weight, history| {
+            step(p, weight, &grad[i * len..(i + 1) * len], &mut history[0]);
+        });
+        Ok(())
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// One row.
+fn step<T: Element>(p: &GroupAdaGradParam, weight: &mut [T], grad: &[T], history: &mut T) {
+    let (rescale, limit) = (f64::from(p.rescale_grad), f64::from(bound(p.clip_gradient)));
+    let scaled = |g: &T| clip(g.to_f64() * rescale, limit);
+    let squares: f64 = grad.iter().map(|g| scaled(g) * scaled(g)).sum();
+    *history = T::from_f64(history.to_f64() + squares / grad.len() as f64);
+    let rate = f64::from(p.lr) / (history.to_f64() + f64::from(p.epsilon)).sqrt();
+    for (w, g) in weight.iter_mut().zip(grad) {
+        *w = T::from_f64(w.to_f64() - rate * scaled(g));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close};
+
+    #[test]
+    fn a_row_has_one_step_size() {
+        let (w, g, h) = (array(&[1.0, 2.0], &[1, 2]), array(&[1.0, -4.0], &[1, 2]), array(&[1.0], &[1, 1]));
+        let case =
+            Case::new(&GROUP_ADAGRAD_UPDATE, &[("lr", "0.1"), ("rescale_grad", "0.5"), ("clip_gradient", "1.5")]);
+        let out = case.run1(&[w, g, h.clone()]).unwrap().to_vec::<f64>().unwrap();
+        let history = 1.0 + (0.25 + 2.25) / 2.0;
+        let rate = 0.1 / (history + 1e-5f64).sqrt();
+        close(&out, &[1.0 - rate * 0.5, 2.0 + rate * 1.5], 1e-7);
+        close(&h.to_vec::<f64>().unwrap(), &[history], 1e-12);
+    }
+
+    #[test]
+    fn the_history_has_a_number_for_each_row() {
+        let case = Case::new(&GROUP_ADAGRAD_UPDATE, &[("lr", "1")]);
+        let (ins, _) = case.shapes_both(&[[3, 2].into(), Shape::unknown(), Shape::unknown()], &[]).unwrap();
+        assert_eq!(ins[2], [3, 1].into());
+        let e = case.shapes(&[[3, 2].into(), [3, 2].into(), [2, 1].into()]).unwrap_err().to_string();
+        assert!(e.contains("history of shape [2,1]"), "{e}");
+    }
+}

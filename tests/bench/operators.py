@@ -1,0 +1,198 @@
+"""Times every operator of FerroMX beside MXNet 1.9.1, both through their C API, in one interleaved run.
+
+    BENCH_MXNET_PYTHON=.../python python3 tests/bench/operators.py [--threads 1] [--filter REGEX] [--seconds 0.03] [--write]
+
+Each operator runs at two sizes, about 4 thousand and about 1 million elements: forward alone, and forward with backward where it
+has a gradient. With one thread the times are those of the processor, with more those of the clock. Calls are those of the goldens, made larger (operator_calls.py). Of the turns the least counts. A ratio is MXNet's
+time by ours: above 1, FerroMX is faster. With --write the table goes to docs/performance.md.
+"""
+
+import argparse
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+
+from bench import THREAD_VARIABLES
+from operator_calls import candidates, operators, recorded
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGE = os.path.join(HERE, "..", "..", "docs", "performance.md")
+BEGIN, END = "<!-- operators: begin -->", "<!-- operators: end -->"
+SIZES = {"small": 1 << 12, "large": 1 << 20}
+STEPS = ("forward", "both")
+# So short a turn is a single call.
+ONE_CALL = 1e-9
+# A call that takes longer is made smaller, in milliseconds.
+LONGEST = 1500.0
+# Seconds after which a call is given up, and its process ended.
+PATIENCE = 30
+
+
+class Worker:
+    """A process that loads one library; started again when a call ends it."""
+
+    def __init__(self, library, threads):
+        self.library, self.process = library, None
+        self.clock = "cpu" if threads == 1 else "wall"
+        self.environment = {**os.environ, **{v: str(threads) for v in THREAD_VARIABLES}}
+
+    def start(self):
+        command = [sys.executable, "worker_operators.py", self.library]
+        self.process = subprocess.Popen(command, cwd=HERE, env=self.environment, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def run(self, call, seconds):
+        """Milliseconds by step, or the error."""
+        if self.process is None:
+            self.start()
+        try:
+            self.process.stdin.write(json.dumps(dict(call, seconds=seconds, clock=self.clock)) + "\n")
+            self.process.stdin.flush()
+            answered, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+            answer = self.process.stdout.readline() if answered else ""
+        except BrokenPipeError:
+            answer = ""
+        if answer:
+            return json.loads(answer)
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+        return {"error": "the process ended"}
+
+
+def chosen(ours, theirs, names, cases, target):
+    """The first call that both take, with the error of the last one if none is."""
+    error = "no case"
+    while target:
+        for call in candidates(names, cases, target):
+            reference = theirs.run(call, ONE_CALL)
+            if "error" in reference:
+                error = "MXNet: " + reference["error"]
+                continue
+            own = ours.run(call, ONE_CALL)
+            if "error" in own:
+                error = "FerroMX: " + own["error"]
+                continue
+            if max(*reference.values(), *own.values()) <= LONGEST:
+                return call, None
+            error = "too slow"
+            break
+        else:
+            return None, error
+        target //= 8
+    return None, error
+
+
+def least(ours, theirs, call, rounds, seconds):
+    """The least time of each step on both sides."""
+    best = {}
+    for _ in range(rounds):
+        for side, worker in enumerate((ours, theirs)):
+            for step, time in worker.run(call, seconds).items():
+                if step in STEPS:
+                    best[side, step] = min(time, best.get((side, step), time))
+    return {step: (best[0, step], best[1, step]) for step in STEPS if (0, step) in best and (1, step) in best}
+
+
+def describe(call):
+    shapes = " ".join("x".join(map(str, x["shape"])) or "()" for x in call["inputs"][:3])
+    more = " ..." if len(call["inputs"]) > 3 else ""
+    attrs = ", ".join(f"{k}={v}" for k, v in call["attrs"].items())
+    return f"{shapes}{more}{'; ' + attrs[:60] if attrs else ''}"
+
+
+def row(name, result):
+    cells = [f"`{name}`"]
+    for size in SIZES:
+        times = result[size]["times"]
+        for step in STEPS:
+            if step in times:
+                own, other = times[step]
+                cells.append(f"{own:.3g} / {other:.3g} = {other / own:.2f}")
+            else:
+                cells.append("")
+    return f"| {' | '.join(cells)} | {result['large']['call']} |"
+
+
+def worst(result, size="large"):
+    return min((other / own for own, other in result[size]["times"].values()), default=float("inf"))
+
+
+def table(results):
+    lines = ["| Operator | small, forward | small, with backward | large, forward | large, with backward | the large call |",
+             "|---|---|---|---|---|---|"]
+    return lines + [row(name, r) for name, r in sorted(results.items(), key=lambda item: worst(item[1]))]
+
+
+def write_page(results, left_out, threads):
+    slow = [name for name, r in results.items() if worst(r) < 0.5]
+    ratios = sorted(worst(r) for r in results.values())
+    text = [
+        BEGIN,
+        f"{len(results)} operators with {threads} thread{'s' * (threads > 1)}, milliseconds of the {'clock' if threads > 1 else 'processor'}: "
+        f"FerroMX / MXNet = ratio; sorted by the worse ratio at the large size. Median "
+        f"of these: {ratios[len(ratios) // 2]:.2f}; {len(slow)} below 0.5. Without a common call: "
+        f"{', '.join(f'`{n}`' for n in sorted(left_out)) or 'none'}.",
+        "", *table(results), END,
+    ]
+    with open(PAGE) as f:
+        page = f.read()
+    before, rest = page.split(BEGIN)
+    with open(PAGE, "w") as f:
+        f.write(before + "\n".join(text) + rest.split(END)[1])
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--filter", default="", help="only operators whose name matches this regular expression")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads (default 1)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each side (default 3)")
+    parser.add_argument("--seconds", type=float, default=0.03, help="least length of a turn (default 0.03)")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--verbose", action="store_true", help="say why operators are left out")
+    parser.add_argument("--library", default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"))
+    options = parser.parse_args()
+    options.library = os.path.abspath(options.library)
+    python = os.environ.get("BENCH_MXNET_PYTHON")
+    if not os.path.exists(options.library):
+        parser.error(f"there is no {options.library}: run cargo build --release -p libmxnet")
+    if not python:
+        parser.error("the environment variable BENCH_MXNET_PYTHON names the Python that has MXNet")
+    find = "import mxnet.libinfo as l; print(l.find_lib_path()[0])"
+    options.peer = subprocess.run([python, "-c", find], capture_output=True, text=True, check=True).stdout.strip()
+    return options
+
+
+def main():
+    options = arguments()
+    ours, theirs = Worker(options.library, options.threads), Worker(options.peer, options.threads)
+    cases, results, left_out = recorded(), {}, {}
+    for name, names in sorted(operators().items()):
+        if not re.search(options.filter, name):
+            continue
+        result = {}
+        for size, target in SIZES.items():
+            call, error = chosen(ours, theirs, names, cases, target)
+            if call is None:
+                left_out[name] = error
+                break
+            result[size] = dict(call=describe(call), times=least(ours, theirs, call, options.rounds, options.seconds))
+        else:
+            results[name] = result
+            print(row(name, result), flush=True)
+    print(f"\n{len(results)} operators; slower than half of MXNet's speed at the large size:")
+    for name, result in sorted(results.items(), key=lambda item: worst(item[1])):
+        if worst(result) < 0.5:
+            print(row(name, result))
+    if options.verbose:
+        for name, error in sorted(left_out.items()):
+            print(f"{name}: {error}")
+    if options.write:
+        write_page(results, left_out, options.threads)
+
+
+if __name__ == "__main__":
+    main()
