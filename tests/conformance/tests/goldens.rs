@@ -39,6 +39,7 @@ families!(
     misc,
     norm,
     np_data,
+    np_linalg,
     np_math,
     np_products,
     np_reduce,

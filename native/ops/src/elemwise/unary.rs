@@ -226,20 +226,24 @@ df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
 });
 
 /// Winitzki's closed form (2008), off by 0.002 at most, and two steps of Halley's method.
+#[inline(always)]
 fn erfinv(x: f64) -> f64 {
-    let size = x.abs();
-    if size >= 1.0 || x.is_nan() {
-        return if size == 1.0 { f64::INFINITY.copysign(x) } else { f64::NAN };
-    }
     const A: f64 = 0.147;
-    let log = (1.0 - x * x).ln();
+    let log = math::log(1.0 - x * x);
     let t = 2.0 / (std::f64::consts::PI * A) + log / 2.0;
     let mut y = ((t * t - log / A).sqrt() - t).max(0.0).sqrt().copysign(x);
     for _ in 0..2 {
-        let step = (math::erf(y) - x) * (y * y).exp() / std::f64::consts::FRAC_2_SQRT_PI;
+        let step = (math::erf(y) - x) * math::exp(y * y) / std::f64::consts::FRAC_2_SQRT_PI;
         y -= step / (1.0 + y * step);
     }
-    y
+    let size = x.abs();
+    if size < 1.0 {
+        y
+    } else if size == 1.0 {
+        f64::INFINITY.copysign(x)
+    } else {
+        f64::NAN
+    }
 }
 
 unary!(keeps_zero RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",

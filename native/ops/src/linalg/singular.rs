@@ -101,7 +101,7 @@ pub(super) fn each_svd<T: Scalar + Element>(
 }
 
 /// With G = U^T dU, H = V dV^T and F_ij = 1 / (s_j^2 - s_i^2) off the diagonal:
-/// dA = U ((F . (G - G^T)) S + S (F . (H - H^T)) + diag(ds) - S^-1 H) V + U S^-1 dV (Townsend, Differentiating the singular value
+/// dA = U ((F . (G - G^T)) S + S (F . (H - H^T)) + diag(ds) - S^-1 H^T) V + U S^-1 dV (Townsend, Differentiating the singular value
 /// decomposition, 2016).
 fn svd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (m, n) = size(outs[0].shape());
@@ -139,7 +139,7 @@ fn gradient<T: Scalar>(x: &Decomposition<'_, T>, d: &Decomposition<'_, T>, (m, n
                         ((g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji])) / (x.s[j] * x.s[j] - x.s[i] * x.s[i])
                     }
                 };
-                inner[ij] = turn - h[ij] / x.s[i];
+                inner[ij] = turn - h[ji] / x.s[i];
             }
             for (to, from) in scaled[i * n..(i + 1) * n].iter_mut().zip(&d.v[i * n..(i + 1) * n]) {
                 *to = *from / x.s[i];

@@ -1,6 +1,8 @@
 //! Probability densities, and probabilities of whole numbers, at given points. The parameters of the distributions are arrays:
 //! each element of them has a block of points, as in `_sample_*`.
 
+use std::marker::PhantomData;
+
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
@@ -12,6 +14,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::math::{digamma, exp, lgamma, log};
 use ferromx_kernels::par::parallel_rows;
+use ferromx_kernels::simd::multiversion::{self, Kernel};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
@@ -73,14 +76,43 @@ fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs:
     dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let (x, p) = (ins[0].slice::<T>()?, parameters::<T, N>(&ins[1..])?);
         parallel_rows(outs[0].slice_mut::<T>()?, GRAIN, 1, |chunk, out| {
-            for (k, out) in out.iter_mut().enumerate() {
-                let i = chunk * GRAIN + k;
-                let density = D::log_density(x[i].to_f64(), p.map(|p| p[i / block].to_f64()));
-                *out = T::from_f64(if is_log { density } else { exp(density) });
-            }
+            let (first, law) = (chunk * GRAIN, PhantomData::<D>);
+            multiversion::run(Points { x: &x[first..], p, first, block, is_log, out, law });
         });
         Ok(())
     }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+}
+
+/// Densities at a chunk of points from number `first` on, compiled for wide vectors.
+struct Points<'a, D, T, const N: usize> {
+    x: &'a [T],
+    p: [&'a [T]; N],
+    first: usize,
+    block: usize,
+    is_log: bool,
+    out: &'a mut [T],
+    law: PhantomData<D>,
+}
+
+impl<D: Density<N>, T: Element, const N: usize> Kernel for Points<'_, D, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (mut at, mut left) = (self.first / self.block, self.block - self.first % self.block);
+        for (x, out) in self.x.iter().zip(self.out) {
+            let mut p = [0.0; N];
+            for (p, all) in p.iter_mut().zip(&self.p) {
+                *p = all[at].to_f64();
+            }
+            let density = D::log_density(x.to_f64(), p);
+            *out = T::from_f64(if self.is_log { density } else { exp(density) });
+            left -= 1;
+            if left == 0 {
+                (at, left) = (at + 1, self.block);
+            }
+        }
+    }
 }
 
 fn parameters<'a, T: Element, const N: usize>(ins: &[In<'a>]) -> Result<[&'a [T]; N]> {
@@ -127,6 +159,7 @@ macro_rules! density {
         enum $D {}
 
         impl Density<{ ["", $(stringify!($second))?].len() }> for $D {
+            #[inline(always)]
             fn log_density($x: f64, [$first $(, $second)?]: [f64; { ["", $(stringify!($second))?].len() }]) -> f64 {
                 $log
             }
