@@ -312,7 +312,8 @@ mod tests {
     /// Numbers of a matrix that is far from singular.
     fn numbers(dims: &[i64], n: usize) -> NDArray {
         let len = dims.iter().product::<i64>() as usize;
-        let at = |i: usize| ((i * 7 + 3) % 11) as f64 / 7.0 + if i % (n * n) % (n + 1) == 0 { 4.0 } else { 0.0 };
+        let at =
+            |i: usize| ((i * 7 + 3) % 11) as f64 / 7.0 + if (i % (n * n)).is_multiple_of(n + 1) { 4.0 } else { 0.0 };
         array(&(0..len).map(at).collect::<Vec<_>>(), dims)
     }
 

@@ -11,7 +11,7 @@ use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::broadcast::broadcast;
 use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
-use ferromx_kernels::map::{Src, cast};
+use ferromx_kernels::map::{Lane, Load, Src, Store, cast};
 use ferromx_kernels::math::{maximum, minimum};
 use ferromx_kernels::movement;
 use ferromx_kernels::par::with_scratch;
@@ -296,13 +296,13 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 }
 
 /// dx = dnorm * sign(x) * (|x| / norm)^(ord - 1); 0 for ord=0; shared by nobody but the extreme elements for infinity.
-fn vector_gradient<T: Target + Number + ferromx_kernels::map::Lane>(
+fn vector_gradient<T>(
     (x, shape): (&[T], &[usize]),
     (norms, grad, small): (&[T], &[T], &[usize]),
     ord: f64,
     out: &mut [T],
 ) where
-    T: ferromx_kernels::map::Load<T> + ferromx_kernels::map::Store<T>,
+    T: Target + Number + Lane + Load<T> + Store<T>,
 {
     let (x, norms) = ((Src::Slice(x), shape), (Src::Slice(norms), small));
     let to = (&mut *out, shape);
