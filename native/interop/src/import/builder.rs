@@ -54,6 +54,18 @@ fn is_pure(def: &OpDef) -> bool {
     !def.random && !matches!(def.forward, Forward::Host(_)) && def.name != "Custom"
 }
 
+/// The attributes of a variable of a known shape and type. Shapes that mean something else in legacy semantics are left out.
+fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
+    let mut attrs = Attrs::new();
+    if shape.is_known() && !shape.dims().contains(&0) && !shape.dims().is_empty() {
+        attrs.insert("__shape__".into(), Value::from(shape.dims().to_vec()).to_string());
+    }
+    if let Some(dtype) = dtype {
+        attrs.insert("__dtype__".into(), dtype.code().to_string());
+    }
+    attrs
+}
+
 impl Builder {
     /// An empty graph. With `executing` everything is computed at once, random numbers too.
     pub fn new(executing: bool) -> Builder {
@@ -90,13 +102,7 @@ impl Builder {
     /// An input of the graph.
     pub fn input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, dims: Option<Dims>) -> usize {
         let name = self.unique(name);
-        let mut attrs = Attrs::new();
-        if shape.is_known() && !shape.dims().contains(&0) && !shape.dims().is_empty() {
-            attrs.insert("__shape__".into(), Value::from(shape.dims().to_vec()).to_string());
-        }
-        if let Some(dtype) = dtype {
-            attrs.insert("__dtype__".into(), dtype.code().to_string());
-        }
+        let attrs = described(&shape, dtype);
         let symbol = Some(Symbol::variable(&name, attrs));
         let dims = dims.or_else(|| self.named_dims(&shape));
         self.push(TensorInfo { name, symbol, shape, dtype, value: None, dims, partly: None })
@@ -147,11 +153,7 @@ impl Builder {
         let wanted = self.tensors[handle].name.clone();
         let name = self.unique(&wanted);
         let info = &mut self.tensors[handle];
-        let mut attrs = Attrs::new();
-        if let Some(dtype) = info.dtype {
-            attrs.insert("__dtype__".into(), dtype.code().to_string());
-        }
-        let symbol = Symbol::variable(&name, attrs);
+        let symbol = Symbol::variable(&name, described(&info.shape, info.dtype));
         info.name = name;
         info.symbol = Some(symbol.clone());
         symbol

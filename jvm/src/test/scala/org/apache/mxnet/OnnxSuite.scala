@@ -3,13 +3,17 @@ package org.apache.mxnet
 import java.nio.charset.StandardCharsets.ISO_8859_1
 import java.nio.file.{Files, Path}
 
+import org.apache.mxnet.module.{FitParams, Module}
+import org.apache.mxnet.optimizer.SGD
+
 class OnnxSuite extends munit.FunSuite {
   private val cpu = Context.cpu()
   private val image = Map("data" -> Shape(2, 1, 8, 8))
 
   private def network: Symbol = {
     val data = Symbol.Variable("data")
-    val features = Symbol.api.Convolution(data = data, kernel = Shape(3, 3), num_filter = 4, pad = Shape(1, 1), name = "conv")
+    val features =
+      Symbol.api.Convolution(data = data, kernel = Shape(3, 3), num_filter = 4, pad = Shape(1, 1), name = "conv")
     val normal = Symbol.api.BatchNorm(data = features, fix_gamma = false, name = "norm")
     val active = Symbol.api.Activation(data = normal, act_type = "relu", name = "active")
     val pooled =
@@ -44,7 +48,9 @@ class OnnxSuite extends munit.FunSuite {
 
   private def assertClose(found: Seq[Float], expected: Seq[Float]): Unit = {
     assertEquals(found.length, expected.length)
-    found.zip(expected).foreach { case (a, b) => assert(math.abs(a - b) <= 1e-5f * (1 + math.abs(b)), s"$found $expected") }
+    found.zip(expected).foreach { case (a, b) =>
+      assert(math.abs(a - b) <= 1e-5f * (1 + math.abs(b)), s"$found $expected")
+    }
   }
 
   /** The file with a text replaced by one of the same length. */
@@ -86,6 +92,48 @@ class OnnxSuite extends munit.FunSuite {
       assertEquals(symbol.listArguments(), model.symbol.listArguments())
       args.foreach { case (name, array) => assertEquals(array.toArray.toSeq, model.argParams(name).toArray.toSeq) }
       Seq(s"$prefix-symbol.json", s"$prefix-0003.params").foreach(name => Files.delete(Path.of(name)))
+    }
+  }
+
+  /** Digits in batches of 27, which divides the number of test pictures. */
+  private def digits(part: String): DataIter = IO.MNISTIter(
+    Map(
+      "image" -> s"data/digits/$part-images-idx3-ubyte",
+      "label" -> s"data/digits/$part-labels-idx1-ubyte",
+      "batch_size" -> "27",
+      "shuffle" -> "False",
+      "silent" -> "True",
+      "data_name" -> "image",
+      "label_name" -> "softmax_label"
+    )
+  )
+
+  test("C41-C47 a model of PyTorch is fine-tuned with Module, exported, and comes back") {
+    val model = Onnx.importModel("jvm/src/test/resources/digits.onnx")
+    assertEquals(model.inputs, IndexedSeq(OnnxInput("image", "float32", Some(IndexedSeq("batch", "1", "8", "8")))))
+    val network = Symbol.api.SoftmaxOutput(data = model.symbol, name = "softmax")
+    val module = new Module(network, dataNames = IndexedSeq("image"), labelNames = IndexedSeq("softmax_label"))
+    val (train, test) = (digits("train"), digits("t10k"))
+    module.bind(train.provideDataDesc, Some(train.provideLabelDesc))
+    module.initParams(argParams = model.argParams, auxParams = model.auxParams)
+    val before = module.score(test, new Accuracy).get._2.head
+    assertEqualsFloat(before, 0.8114f, 1e-4f, "PyTorch's accuracy")
+    module.fit(train, None, 5, new FitParams().setOptimizer(new SGD(0.05f, momentum = 0.9f)))
+    val after = module.score(test, new Accuracy).get._2.head
+    assert(after > 0.92f, s"accuracy $before, then $after")
+    withFile { file =>
+      val (args, aux) = module.getParams
+      Onnx.exportModel(model.symbol, args ++ aux, file.toString, inputs = Map("image" -> Shape(-1, 1, 8, 8)))
+      val again = Onnx.importModel(file.toString)
+      test.reset()
+      val batch = test.next().data(0)
+      def scores(imported: OnnxModel, args: Map[String, NDArray], aux: Map[String, NDArray]): Seq[Float] = {
+        val executor = imported.simpleBind(cpu, Map("image" -> batch.shape))
+        executor.copyParamsFrom(args, aux)
+        executor.argDict("image").set(batch)
+        outputs(executor)
+      }
+      assertClose(scores(again, again.argParams, again.auxParams), scores(model, args, aux))
     }
   }
 
