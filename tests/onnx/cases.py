@@ -99,6 +99,13 @@ def layers():
     yield one("AveragePool", [x], kernel_shape=[3, 2], strides=[2, 1])
     yield one("AveragePool", [x], "AveragePool_pads", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
     yield one("AveragePool", [x], "AveragePool_count", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    yield one("AveragePool", [x], "AveragePool_ceil", opset=19, kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, pads=[1, 0, 0, 1], count_include_pad=1)
+    yield one("MaxPool", [x], "MaxPool_ceil", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, pads=[1, 0, 0, 1])
+    yield one("LpPool", [x], kernel_shape=[2, 3], p=2)
+    yield one("ConvTranspose", [x, numbers((4, 3, 3, 2))], constants=(1,), strides=[2, 1], pads=[1, 0, 1, 0])
+    yield one("ConvTranspose", [x, numbers((4, 3, 3, 2)), numbers((3,))], "ConvTranspose_asymmetric", constants=(1, 2), pads=[1, 0, 0, 1], output_padding=[1, 0], strides=[2, 2])
+    yield one("LayerNormalization", [numbers((2, 3, 4)), numbers((3, 4))], "LayerNormalization_axes", constants=(1,), axis=1, outputs=3)
+    yield one("GroupNormalization", [x, numbers((4,)), numbers((4,), seed=1)], opset=21, constants=(1, 2), num_groups=2)
     yield one("GlobalAveragePool", [x])
     yield one("GlobalMaxPool", [x])
     stats = [numbers((4,)), numbers((4,), seed=1), numbers((4,), seed=2), np.abs(numbers((4,), seed=3)) + 0.5]
@@ -202,7 +209,99 @@ def graphs():
         helper.make_node("Add", ["m", "m"], ["y"]),
         helper.make_node("Relu", ["y"], ["z"]),
     ]
+    linear = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])]
+    yield Case("linear", linear, {"x": x}, ["y"], {"w": numbers((4, 5)), "b": numbers((5,))})
+    gelu = [
+        helper.make_node("Div", ["x", "root"], ["d"]),
+        helper.make_node("Erf", ["d"], ["e"]),
+        helper.make_node("Add", ["e", "one"], ["p"]),
+        helper.make_node("Mul", ["x", "p"], ["m"]),
+        helper.make_node("Mul", ["m", "half"], ["y"]),
+    ]
+    scalars = {"root": np.float32(2) ** 0.5, "one": np.float32(1), "half": np.float32(0.5)}
+    yield Case("gelu", gelu, {"x": x}, ["y"], {k: np.asarray(v, dtype=np.float32) for k, v in scalars.items()})
     yield Case("constants_and_two_outputs", nodes, {"x": x}, ["z", "m"])
 
 
-FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs]}
+def losses():
+    x, t = numbers((3, 5)), np.array([0, 4, 2], dtype=np.int64)
+    for reduction in ["none", "sum", "mean"]:
+        yield one("NegativeLogLikelihoodLoss", [x, t], f"NegativeLogLikelihoodLoss_{reduction}", reduction=reduction)
+        yield one("SoftmaxCrossEntropyLoss", [x, t], f"SoftmaxCrossEntropyLoss_{reduction}", reduction=reduction)
+    w = np.array([0.5, 1, 2, 1, 3], dtype=np.float32)
+    yield one("SoftmaxCrossEntropyLoss", [x, np.array([1, 7, 2], dtype=np.int64), w], "SoftmaxCrossEntropyLoss_ignored", ignore_index=7, outputs=2)
+
+
+def attention():
+    q, k, v = numbers((2, 4, 3, 8)), numbers((2, 2, 5, 8), seed=1), numbers((2, 2, 5, 6), seed=2)
+    for case in [
+        one("Attention", [q, k, v], "Attention_groups", opset=23),
+        one("Attention", [q, k, v], "Attention_causal", opset=23, is_causal=1, scale=0.3, softcap=2.0),
+        one("Attention", [numbers((2, 3, 8)), numbers((2, 5, 8), seed=1), numbers((2, 5, 8), seed=2), numbers((3, 5), "bool")], "Attention_mask", opset=23, q_num_heads=2, kv_num_heads=2),
+        one("RotaryEmbedding", [q, numbers((2, 3, 4)), numbers((2, 3, 4), seed=5)], opset=23),
+        one("RotaryEmbedding", [q, numbers((9, 2)), numbers((9, 2), seed=5), np.array([[0, 2, 4], [8, 1, 3]], dtype=np.int64)], "RotaryEmbedding_interleaved", opset=23, interleaved=1, rotary_embedding_dim=4),
+    ]:
+        case.reference = True
+        yield case
+
+
+def indexing():
+    x = numbers((3, 4))
+    yield one("GatherElements", [x, np.array([[0, -1], [3, 2]], dtype=np.int64)], constants=(1,), axis=1)
+    yield one("GatherElements", [x, np.array([[2, 0, 1, -3]], dtype=np.int64)], "GatherElements_axis_0")
+    yield one("ScatterND", [x, np.array([[2], [0]], dtype=np.int64), numbers((2, 4), seed=3)], opset=13)
+    yield one("OneHot", [ints(1, -1, 5), ints(4), np.array([2, 7], dtype=np.float32)], constants=(1,), axis=0)
+    yield one("ReverseSequence", [numbers((4, 3)), ints(1, 4, 2)], time_axis=0, batch_axis=1)
+    yield one("ReverseSequence", [numbers((3, 4)), ints(1, 4, 2)], "ReverseSequence_batch_first", time_axis=1, batch_axis=0)
+    yield one("Unique", [np.array([3, 1, 3, 2], dtype=np.float32)], outputs=4)
+    yield one("EyeLike", [numbers((3, 4), "int32")], k=1, dtype=1)
+    yield one("BitShift", [np.array([1, 200, 3], dtype=np.uint8), np.array([1, 2, 3], dtype=np.uint8)], direction="LEFT")
+
+
+def quantised():
+    x = numbers((2, 3, 4))
+    scale, zero = np.array([0.02, 0.05, 0.01], dtype=np.float32), np.array([0, 10, -4], dtype=np.int8)
+    yield one("QuantizeLinear", [x, np.float32(0.03), np.uint8(128)])
+    yield one("QuantizeLinear", [x, scale, zero], "QuantizeLinear_axis", axis=1)
+    yield one("DequantizeLinear", [numbers((2, 3, 4), "int8"), scale, zero], axis=1)
+    yield one("DynamicQuantizeLinear", [x], outputs=3)
+    yield one("MatMulInteger", [numbers((2, 3), "uint8"), numbers((3, 4), "uint8", 1), np.uint8(2), np.uint8(3)])
+    yield one("ConvInteger", [numbers((1, 2, 4, 4), "uint8"), numbers((3, 2, 2, 2), "uint8"), np.uint8(3)], constants=(1,), pads=[1, 1, 0, 0])
+
+
+def recurrent():
+    x, h = numbers((4, 2, 3)), 5
+    for op, gates, attributes in [("LSTM", 4, {}), ("GRU", 3, {"linear_before_reset": 1}), ("RNN", 1, {})]:
+        for direction, d in [("forward", 1), ("reverse", 1), ("bidirectional", 2)]:
+            weights = [numbers((d, gates * h, 3)), numbers((d, gates * h, h), seed=1), numbers((d, 2 * gates * h), seed=2)]
+            outputs = 3 if op == "LSTM" else 2
+            yield one(op, [x, *weights], f"{op}_{direction}", constants=(1, 2, 3), outputs=outputs, hidden_size=h, direction=direction, **attributes)
+    states = [numbers((1, 2, h), seed=4), numbers((1, 2, h), seed=5)]
+    yield one("LSTM", [x, numbers((1, 20, 3)), numbers((1, 20, h)), None, None, *states], "LSTM_states", constants=(1, 2), outputs=3, hidden_size=h)
+
+
+def control():
+    """Branches and loops, which run where what decides about them is known."""
+    f = lambda name, shape=(): helper.make_tensor_value_info(name, 1, shape)
+    branch = lambda op: helper.make_graph([helper.make_node(op, ["x"], ["r"])], op, [], [f("r", (3,))])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch("Relu"), else_branch=branch("Neg"))
+    yield Case("If", [node], {"c": np.array(False), "x": numbers((3,))}, ["y"])
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "x"], ["w"]), helper.make_node("Identity", ["w"], ["s"]), helper.make_node("Identity", ["c"], ["d"])],
+        "body",
+        [helper.make_tensor_value_info("i", 7, ()), helper.make_tensor_value_info("c", 9, ()), f("v", (3,))],
+        [helper.make_tensor_value_info("d", 9, ()), f("w", (3,)), f("s", (3,))],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["last", "all"], body=body)
+    yield Case("Loop", [loop], {"n": np.int64(3), "x": numbers((3,))}, ["last", "all"])
+    step = helper.make_graph(
+        [helper.make_node("Add", ["state", "in"], ["next"]), helper.make_node("Identity", ["next"], ["out"])],
+        "step",
+        [f("state", (2,)), f("in", (2,))],
+        [f("next", (2,)), f("out", (2,))],
+    )
+    scan = helper.make_node("Scan", ["x0", "xs"], ["last", "all"], body=step, num_scan_inputs=1)
+    yield Case("Scan", [scan], {"x0": numbers((2,)), "xs": numbers((3, 2))}, ["last", "all"])
+
+
+FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control]}

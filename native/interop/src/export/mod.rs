@@ -19,7 +19,7 @@ use indexmap::IndexMap;
 use crate::error::{Error, Problem, Result};
 use crate::import::{Builder, Importer, Names, NumpyShapes, Scope};
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
-use crate::mapping::ast::{Call, Direction, Process};
+use crate::mapping::ast::{Call, Direction, Expr, Process};
 use crate::mapping::table;
 use crate::mxnet;
 use fit::Fit;
@@ -258,6 +258,12 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
 fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
     framework_call(scope, &process.left, names, Some(&ours.outputs))?;
     Ok(())
+}
+
+/// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.
+pub fn framework_operator(scope: &mut Scope<'_, '_>, op: &str, inputs: &[Value]) -> Result<Value> {
+    let args = inputs.iter().cloned().map(Expr::Literal).collect();
+    framework_call(scope, &Call { name: op.into(), args, named: Vec::new(), line: 0 }, &Names::new(), None)
 }
 
 /// Adds one operator of the framework with those in its inputs, and gives the tensor of its first output.

@@ -14,6 +14,7 @@ use crate::onnx::{self, Schema};
 
 /// The mapping files. A new family is added here and nowhere else.
 const FILES: &[(&str, &str)] = &[
+    ("subgraphs.map", include_str!("../../mappings/subgraphs.map")),
     ("attention.map", include_str!("../../mappings/attention.map")),
     ("control.map", include_str!("../../mappings/control.map")),
     ("elementwise.map", include_str!("../../mappings/elementwise.map")),

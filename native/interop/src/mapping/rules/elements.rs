@@ -6,7 +6,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
-use super::{Rule, handle, int, ints, text};
+use super::{Rule, handle, int, ints, list, text};
 use crate::error::{Error, Result};
 use crate::import::Scope;
 use crate::ir::Value;
@@ -23,6 +23,18 @@ pub(super) static RULES: &[Rule] = &[
         "(tensor, indices, axis) -> tensor",
         "Where in the flattened tensor the elements lie that GatherElements takes: at the place of the index, but along the axis at the index.",
         element_positions,
+    ),
+    Rule::new(
+        "each_unsqueezed",
+        "(tensors, axis) -> tensors",
+        "For export: every tensor with a new axis of length 1.",
+        |s, a| {
+            let axis = s.operator_constant("axis", &[int(a, 1)?])?;
+            let each = list(a, 0)?
+                .iter()
+                .map(|t| crate::export::framework_operator(s, "Unsqueeze", &[t.clone(), axis.clone()]));
+            Ok(Value::List(each.collect::<Result<_>>()?))
+        },
     ),
     Rule::new(
         "causal_mask",

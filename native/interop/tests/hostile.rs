@@ -1,0 +1,152 @@
+//! Files that are no models, models that are wrong, models that want too much: each is an error that says what and where.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use ferromx_interop::import::{self, ImportOptions};
+use ferromx_interop::onnx::proto::{
+    AttributeProto, AttributeType, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TensorProto, TensorShapeProto, TensorType, TypeProto, TypeValue, ValueInfoProto,
+};
+use ferromx_interop::onnx::{self, External};
+use prost::Message;
+
+fn value(name: &str) -> ValueInfoProto {
+    let tensor = TensorType { elem_type: 1, shape: Some(TensorShapeProto::default()) };
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { value: Some(TypeValue::Tensor(tensor)) }) }
+}
+
+fn node(op: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
+    let texts = |t: &[&str]| t.iter().map(|s| s.to_string()).collect();
+    NodeProto {
+        op_type: op.into(),
+        name: format!("n_{op}"),
+        input: texts(inputs),
+        output: texts(outputs),
+        ..NodeProto::default()
+    }
+}
+
+fn model(nodes: Vec<NodeProto>, initializer: Vec<TensorProto>) -> ModelProto {
+    let graph = GraphProto {
+        node: nodes,
+        initializer,
+        input: vec![value("x")],
+        output: vec![value("y")],
+        ..GraphProto::default()
+    };
+    let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 18 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..ModelProto::default() }
+}
+
+/// The message of the error that reading or mapping gives.
+fn error(model: ModelProto) -> String {
+    let read = onnx::read(Bytes::from(model.encode_to_vec()), &External::refused());
+    let mapped = read.and_then(|m| import::import(&m, &ImportOptions::default()).map(|_| ()));
+    mapped.expect_err("the model must be refused").to_string()
+}
+
+fn assert_says(model: ModelProto, parts: &[&str]) {
+    let text = error(model);
+    for part in parts {
+        assert!(text.contains(part), "'{part}' is missing in: {text}");
+    }
+}
+
+#[test]
+fn bytes_of_any_kind_are_an_error_or_a_model() {
+    let good = model(vec![node("Relu", &["x"], &["y"])], vec![]).encode_to_vec();
+    assert!(onnx::read(Bytes::from(good.clone()), &External::refused()).is_ok());
+    for n in 0..good.len() {
+        let _ = onnx::read(Bytes::copy_from_slice(&good[..n]), &External::refused());
+        for flip in [0x01, 0x80, 0xff] {
+            let mut bytes = good.clone();
+            bytes[n] ^= flip;
+            if let Ok(model) = onnx::read(Bytes::from(bytes), &External::refused()) {
+                let _ = import::import(&model, &ImportOptions::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn everything_that_cannot_be_mapped_is_reported_at_once() {
+    let nodes = vec![node("NoSuchOp", &["x"], &["a"]), node("Relu", &["x"], &["b"]), node("Other", &["a"], &["y"])];
+    assert_says(
+        model(nodes, vec![]),
+        &["NoSuchOp 'n_NoSuchOp'", "has no operator NoSuchOp", "Other 'n_Other'", "2 problems"],
+    );
+}
+
+#[test]
+fn wrong_nodes_are_named() {
+    assert_says(model(vec![node("Relu", &["y"], &["y"])], vec![]), &["n_Relu", "depends on its own output"]);
+    assert_says(model(vec![node("Relu", &["z"], &["y"])], vec![]), &["n_Relu", "'z' is neither"]);
+    assert_says(model(vec![node("Relu", &["x", "x"], &["y"])], vec![]), &["it has 2 inputs; Relu takes at most 1"]);
+    let mut strange = node("Relu", &["x"], &["y"]);
+    let attribute =
+        AttributeProto { name: "alpha".into(), r#type: AttributeType::Float.into(), ..AttributeProto::default() };
+    strange.attribute.push(attribute.clone());
+    assert_says(model(vec![strange], vec![]), &["attribute 'alpha', which Relu does not have"]);
+    let mut strange = node("Elu", &["x"], &["y"]);
+    strange.attribute.push(AttributeProto { r#type: AttributeType::Int.into(), ..attribute });
+    assert_says(model(vec![strange], vec![]), &["its attribute alpha is a int instead of Float"]);
+}
+
+#[test]
+fn tensors_are_checked_before_memory_is_taken() {
+    let tensor = |dims: &[i64], raw: &[u8]| TensorProto {
+        name: "w".into(),
+        data_type: 1,
+        dims: dims.to_vec(),
+        raw_data: Some(Bytes::copy_from_slice(raw)),
+        ..TensorProto::default()
+    };
+    let with = |t| model(vec![node("Add", &["x", "w"], &["y"])], vec![t]);
+    assert_says(with(tensor(&[1 << 40, 1 << 40], &[])), &["initializer 'w'", "larger than memory"]);
+    assert_says(with(tensor(&[1 << 30], &[0; 4])), &["needs 4294967296 bytes, but 4 are given"]);
+    assert_says(with(tensor(&[-1], &[])), &["is no shape"]);
+    assert_says(with(TensorProto { data_type: 4, ..tensor(&[1], &[0; 2]) }), &["element type uint16"]);
+    let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+    let outside = TensorProto {
+        data_location: 1,
+        raw_data: None,
+        external_data: vec![entry("location", "../secret")],
+        ..tensor(&[1], &[])
+    };
+    assert_says(with(outside.clone()), &["'../secret'", "reading other files is off"]);
+    let directory = std::env::temp_dir().join(format!("ferromx-external-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("w.bin"), [0u8; 8]).unwrap();
+    let within = External::within(&directory).unwrap();
+    let read = |t: TensorProto| onnx::read(Bytes::from(with(t).encode_to_vec()), &within);
+    assert!(read(outside.clone()).is_err());
+    let inside = |offset: &str| TensorProto {
+        external_data: vec![entry("location", "w.bin"), entry("offset", offset), entry("length", "4")],
+        ..outside.clone()
+    };
+    assert!(read(inside("4")).is_ok());
+    assert!(read(inside("5")).unwrap_err().to_string().contains("is not in the file of 8 bytes"));
+    assert!(read(inside("18446744073709551615")).is_err());
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn functions_that_call_themselves_are_refused() {
+    let mut recursive = model(vec![NodeProto { domain: "own".into(), ..node("F", &["x"], &["y"]) }], vec![]);
+    let inner = NodeProto { domain: "own".into(), ..node("F", &["a"], &["b"]) };
+    recursive.functions.push(FunctionProto {
+        name: "F".into(),
+        domain: "own".into(),
+        input: vec!["a".into()],
+        output: vec!["b".into()],
+        node: vec![inner],
+        ..FunctionProto::default()
+    });
+    assert_says(recursive.clone(), &["own.F calls itself"]);
+    recursive.functions[0].node = vec![node("Relu", &["a"], &["b"])];
+    let read = onnx::read(Bytes::from(recursive.encode_to_vec()), &External::refused()).unwrap();
+    let imported =
+        import::import(&read, &ImportOptions { shapes: HashMap::new(), ..ImportOptions::default() }).unwrap();
+    assert_eq!(imported.symbol.nodes().iter().filter(|n| !n.is_variable()).count(), 1);
+}
