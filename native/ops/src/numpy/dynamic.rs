@@ -9,6 +9,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, read_bytes, read_slice, write_bytes};
 use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::sort::{self, Order};
 
 use crate::elemwise::family::NUMERIC;
 use crate::shape::moves::around;
@@ -85,7 +86,13 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             };
             let same = |a: usize, b: usize| entry(a).zip(entry(b)).all(|(a, b)| compare(a, b).is_eq());
             let mut sorted: Vec<usize> = (0..n).collect();
-            sorted.sort_unstable_by(order);
+            if outer * inner == 1 && (1..u32::MAX as usize).contains(&n) {
+                let mut places = vec![0i64; n];
+                sort::argsort(x, n, Order::Ascending, &mut places);
+                sorted.iter_mut().zip(places).for_each(|(to, place)| *to = place as usize);
+            } else {
+                sorted.sort_unstable_by(order);
+            }
             let (mut firsts, mut inverse, mut counts) = (Vec::<i64>::new(), vec![0i64; n], Vec::<i64>::new());
             for &i in &sorted {
                 match (firsts.last(), counts.last_mut()) {
