@@ -145,6 +145,15 @@ impl Builder {
         shape.ndim_is_known().then(|| shape.dims().iter().map(|d| if *d < 0 { self.new_dim() } else { *d }).collect())
     }
 
+    /// A tensor of the graph with this unknown dimension, and the axis that has it.
+    pub fn holder_of(&self, dim: i64) -> Option<(usize, usize)> {
+        let of = |(h, t): (usize, &TensorInfo)| {
+            t.symbol.as_ref()?;
+            Some((h, t.dims.as_ref()?.iter().position(|d| *d == dim)?))
+        };
+        self.tensors.iter().enumerate().find_map(of)
+    }
+
     /// The tensor as a symbol; a constant becomes a variable.
     pub fn symbol(&mut self, handle: usize) -> Symbol {
         if let Some(symbol) = &self.tensors[handle].symbol {

@@ -114,6 +114,10 @@ fn axes(args: &[Value], shape: &Shape, rank: usize, how: &How<'_>) -> Result<Vec
     };
     let mut made = Vec::new();
     for (k, axis) in named.iter().copied().enumerate() {
+        let unchanged = scales.as_ref().is_some_and(|s| s[k] == 1.0) && how.coordinates != "tf_crop_and_resize";
+        if unchanged {
+            continue;
+        }
         let from = length(axis)?;
         let (scale, to) = match (&scales, &sizes) {
             (Some(scales), _) => (scales[k], (scales[k] * from as f64).floor()),

@@ -122,6 +122,12 @@ pub(super) static RULES: &[Rule] = &[
         }
     }),
     Rule::new(
+        "filled_open",
+        "(shape, value, dtype) -> tensor",
+        "A tensor with the value everywhere, of a shape that is given as a tensor and may hold dimensions that are not known.",
+        filled_open,
+    ),
+    Rule::new(
         "filled_like",
         "(dims, value, tensor) -> tensor",
         "A tensor of the type of another one with the value everywhere. A dimension may be written as [tensor, axis]: it is taken from \
@@ -319,14 +325,42 @@ fn elements(array: &NDArray) -> Result<Vec<Value>> {
     Ok(array.to_vec_as::<i64>()?.into_iter().map(Value::Int).collect())
 }
 
+fn filled_open(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let info = s.importer.builder.info(handle(args, 0)?);
+    let numbers = info.partly.as_ref().or(info.value.as_ref()).map(NDArray::to_vec_as::<i64>).transpose()?;
+    let numbers = numbers.ok_or_else(|| Error::NeedsValue("the shape is known only when the model runs".into()))?;
+    let mut dims = Vec::new();
+    for n in numbers {
+        dims.push(match (is_unknown(n), s.importer.builder.holder_of(n)) {
+            (false, _) => Value::Int(n),
+            (true, Some((h, axis))) => Value::List(vec![Value::Handle(h), Value::Int(axis as i64)]),
+            (true, None) => {
+                return Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into()));
+            }
+        });
+    }
+    let value = match &args[1] {
+        Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
+        other => other.clone(),
+    };
+    let dtype: DType = text(args, 2)?.parse().map_err(Error::Value)?;
+    opened(s, dims, value, dtype)
+}
+
 fn filled_like(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let dtype = dtype(s, handle(args, 2)?)?;
+    opened(s, list(args, 0)?.to_vec(), args[1].clone(), dtype)
+}
+
+/// A tensor of one value; dimensions that are written as (tensor, axis) are taken from there.
+fn opened(s: &mut Scope<'_, '_>, wanted: Vec<Value>, value: Value, dtype: DType) -> Result<Value> {
     let (mut dims, mut open) = (Vec::new(), Vec::new());
-    for (k, dim) in list(args, 0)?.iter().enumerate() {
+    for (k, dim) in wanted.into_iter().enumerate() {
         let Value::List(place) = dim else {
-            dims.push(dim.clone());
+            dims.push(dim);
             continue;
         };
-        let (h, axis) = (handle(place, 0)?, int(place, 1)?);
+        let (h, axis) = (handle(&place, 0)?, int(&place, 1)?);
         let axis = Shape::axis(axis, rank(s, h)?)?;
         match s.importer.builder.info(h).shape.dim(axis) {
             -1 => {
@@ -336,8 +370,7 @@ fn filled_like(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
             n => dims.push(Value::Int(n)),
         }
     }
-    let dtype = dtype(s, handle(args, 2)?)?;
-    let params = vec![("shape", Value::List(dims)), ("value", args[1].clone()), ("dtype", dtype.name().into())];
+    let params = vec![("shape", Value::List(dims)), ("value", value), ("dtype", dtype.name().into())];
     let mut made = s.operator("_full", vec![], params, false)?;
     for (k, h, axis) in open {
         let axes = |x: usize| Value::from(vec![x as i64]);
