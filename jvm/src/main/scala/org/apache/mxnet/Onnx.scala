@@ -81,7 +81,11 @@ object Onnx {
   def importModel(path: String): OnnxModel = importModel(path, ImportOptions())
 
   /** Reads a model from memory; it cannot have external data. */
-  def importModel(bytes: Array[Byte], options: ImportOptions): OnnxModel = read(null, bytes, options)
+  def importModel(bytes: Array[Byte], options: ImportOptions): OnnxModel = {
+    if (options.externalData)
+      throw new MXNetError("Onnx.importModel: bytes have no directory for externalData; give the path of the model")
+    read(null, bytes, options)
+  }
 
   /** Reads a model from memory; it cannot have external data. */
   def importModel(bytes: Array[Byte]): OnnxModel = importModel(bytes, ImportOptions())

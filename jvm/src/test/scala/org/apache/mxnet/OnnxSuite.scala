@@ -156,6 +156,7 @@ class OnnxSuite extends munit.FunSuite {
       for (length <- Seq(0, 1, 7, bytes.length / 2, bytes.length - 1))
         intercept[MXNetError](Onnx.importModel(bytes.take(length)))
       intercept[MXNetError](Onnx.importModel(null: Array[Byte]))
+      intercept[MXNetError](Onnx.importModel(bytes, ImportOptions(externalData = true)))
       intercept[MXNetError](Onnx.importModel(s"$file.missing"))
       val opset = intercept[MXNetError](Onnx.exportModel(network, Map.empty, file.toString, opset = 99))
       assert(opset.getMessage.contains("99"), opset.getMessage)
