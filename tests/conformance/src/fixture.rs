@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_derive::Deserialize;
+use serde::Deserialize;
 
 use crate::golden::{Failure, Stored};
 

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ferromx_core::dtype::DType;
-use serde::{Deserialize as _, Deserializer};
-use serde_derive::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::value::Array;
 
