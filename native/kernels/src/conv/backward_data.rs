@@ -130,7 +130,8 @@ fn phase(shape: &ConvShape, first: [usize; 3]) -> Phase {
         taps: List::default(),
         weights: 0,
     };
-    for tap in 0..shape.taps() {
+    // The last tap first: these are in the order of what they read.
+    for tap in (0..shape.taps()).rev() {
         let place =
             [tap / (shape.kernel[1] * shape.kernel[2]), tap / shape.kernel[2] % shape.kernel[1], tap % shape.kernel[2]];
         // The output whose window has this tap at the first element, times the stride.

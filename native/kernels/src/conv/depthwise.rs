@@ -5,6 +5,8 @@ use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
+use crate::simd::multiversion::{Kernel, run};
+use crate::simd::prefetch;
 
 /// Multiply-adds that are worth a chunk of parallel work.
 const CHUNK_WORK: usize = 1 << 17;
@@ -40,27 +42,65 @@ crate::simd::per_isa! {
     }
 }
 
-/// Outputs of a row that are computed side by side.
-const ROW_LANES: usize = 32;
+/// Outputs of a row, and rows, that [`Square`] computes side by side.
+const TILE: [usize; 2] = [16, 4];
 
-crate::simd::per_isa! {
-    /// [`weigh`] for rows of at least `ROW_LANES` outputs each, which follow one another in `out` and have their elements
-    /// `pitch` apart.
-    fn weigh_rows<T: Accum>(weights: &[T], taps: &[usize], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
-        for (row, out) in out.chunks_exact_mut(width).enumerate() {
-            let mut column = 0;
-            while column < width {
-                // The last outputs may be computed twice.
-                let start = column.min(width - ROW_LANES);
-                let mut sums = [T::zero(); ROW_LANES];
-                for (weight, tap) in weights.iter().zip(taps) {
-                    let from = &from[tap + row * pitch + start..][..ROW_LANES];
-                    for i in 0..ROW_LANES {
-                        sums[i] = from[i].mul_add(*weight, sums[i]);
+/// The outputs of a plane for K x K adjacent taps: `width` in a row and `height` rows, at least as many as a tile has.
+///
+/// An element is read once for all rows of a tile that use it.
+struct Square<'a, T, const K: usize> {
+    weights: &'a [T],
+    /// What the taps of the first output read is at the start of it.
+    from: &'a [T],
+    /// Elements between rows.
+    pitch: usize,
+    width: usize,
+    height: usize,
+    /// One row after the other.
+    out: &'a mut [T],
+}
+
+impl<T: Accum, const K: usize> Square<'_, T, K> {
+    /// Whether planes of this layout are such.
+    fn fits(layout: &Layout<'_>) -> bool {
+        let ([depth, height, width], pitch) = (layout.geometry().grid, layout.pitch());
+        let taps = (0..K * K).map(|t| t / K * pitch + t % K);
+        depth == 1 && width >= TILE[0] && height >= TILE[1] && layout.taps().iter().copied().eq(taps)
+    }
+}
+
+/// Where tiles of `tile` start in `len` elements; the last one may lie over the one before.
+#[inline(always)]
+fn tiles(len: usize, tile: usize) -> impl Iterator<Item = usize> {
+    (0..len).step_by(tile).map(move |start| start.min(len - tile))
+}
+
+impl<T: Accum, const K: usize> Kernel for Square<'_, T, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Square { weights, from, pitch, width, height, out } = self;
+        let weights = &weights[..K * K];
+        for row in tiles(height, TILE[1]) {
+            for column in tiles(width, TILE[0]) {
+                let mut sums = [[T::zero(); TILE[0]]; TILE[1]];
+                for i in 0..TILE[1] + K - 1 {
+                    let line = &from[(row + i) * pitch + column..][..TILE[0] + K - 1];
+                    for k in 0..K {
+                        for (j, sums) in sums.iter_mut().enumerate() {
+                            if (j..j + K).contains(&i) {
+                                let weight = weights[(i - j) * K + k];
+                                for l in 0..TILE[0] {
+                                    sums[l] = line[k + l].mul_add(weight, sums[l]);
+                                }
+                            }
+                        }
                     }
                 }
-                out[start..start + ROW_LANES].copy_from_slice(&sums);
-                column += ROW_LANES;
+                for (i, sums) in sums.iter().enumerate() {
+                    out[(row + i) * width + column..][..TILE[0]].copy_from_slice(sums);
+                }
             }
         }
     }
@@ -91,12 +131,21 @@ crate::simd::per_isa! {
 
 /// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
 fn weigh_plane<T: Accum>(layout: &Layout<'_>, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
-    let [depth, rows, width] = layout.geometry().grid;
-    if depth == 1 && width >= ROW_LANES {
-        return weigh_rows(weights, layout.taps(), padded, layout.pitch(), width, out);
+    let [_, height, width] = layout.geometry().grid;
+    let (from, pitch) = (padded, layout.pitch());
+    if Square::<T, 3>::fits(layout) {
+        run(Square::<T, 3> { weights, from, pitch, width, height, out })
+    } else if Square::<T, 5>::fits(layout) {
+        run(Square::<T, 5> { weights, from, pitch, width, height, out })
+    } else {
+        weigh(weights, layout.taps(), padded, computed);
+        layout.collect(height, computed, out);
     }
-    weigh(weights, layout.taps(), padded, computed);
-    layout.collect(rows, computed, out);
+}
+
+/// A plane that is going to be read, if there is one: nothing is fetched ahead between planes that are worked on for long.
+fn next_plane<T>(planes: &[T], len: usize, number: usize) -> &[T] {
+    planes.get(number * len..(number + 1) * len).unwrap_or_default()
 }
 
 /// The forward pass.
@@ -118,6 +167,7 @@ pub(super) fn forward<T: Accum>(
             for i in 0..out.rows() {
                 let channel = (first + i) % shape.in_channels;
                 layout.fill(&input[(first + i) * plane..(first + i + 1) * plane], 0, padded);
+                prefetch(next_plane(input, plane, first + i + 1));
                 let taps = layout.taps().len();
                 weigh_plane(&layout, &weights[channel * taps..(channel + 1) * taps], padded, computed, out.row_mut(i));
                 if !epilogue.is_empty() {
@@ -146,6 +196,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
                 for i in 0..out.rows() {
                     let (at, channel) = (first + i, (first + i) % shape.in_channels);
                     layout.fill(&output_grad[at * out_plane..(at + 1) * out_plane], 0, padded);
+                    prefetch(next_plane(output_grad, out_plane, at + 1));
                     own.iter_mut().zip(phase.taps.iter()).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
                     let (own, to) = (&own[..phase.taps.len()], out.row_mut(i));
                     if phases.len() == 1 {
@@ -181,6 +232,8 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
                     let at = n * shape.in_channels + first + i;
                     layout.fill(&input[at * plane..(at + 1) * plane], 0, padded);
                     let grad = &output_grad[at * pixels..(at + 1) * pixels];
+                    prefetch(next_plane(input, plane, at + shape.in_channels));
+                    prefetch(next_plane(output_grad, pixels, at + shape.in_channels));
                     layout.spread(layout.geometry().grid[1], grad, grads);
                     correlate(grads, layout.taps(), padded, sums);
                 }
