@@ -80,8 +80,18 @@ pub(super) struct Stripes<'a> {
     rows: usize,
     /// Images whose stripes are computed together.
     images: usize,
-    /// Whether panels are packed, with nothing between rows of pixels, rather than read where they are.
-    dense: bool,
+    order: Order,
+}
+
+/// How the windows of a stripe are multiplied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Where they are, as one row, with what lies between rows of pixels.
+    Through,
+    /// Where they are, row by row.
+    ByRows,
+    /// Packed into panels with nothing between rows of pixels.
+    Dense,
 }
 
 /// What is called for every block of the result that is complete: with its row, its first pixel, and itself.
@@ -153,23 +163,35 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let computed = |rows: usize| height / rows * vectors(rows) + vectors(height % rows);
         let best = (most.div_ceil(2)..=most).rev().min_by_key(|&rows| computed(rows)).unwrap_or(1);
         // In units of a product of a vector: packing, and taking results to their places.
-        let (depth, packing, copying) = (self.depth(), 2 * (2 + lanes / width.max(1)), 8);
-        let direct = depth * computed(best) * self.rows + self.rows * height * copying;
+        let (depth, packing) = (self.depth(), 2 * (2 + lanes / width.max(1)));
+        let copying = 8 + 4 * width.div_ceil(lanes);
+        let through = depth * computed(best) * self.rows + self.rows * height * copying;
+        // A tile of one vector is less efficient.
+        let cost = |vectors: usize| 8 * vectors + 2 * (vectors % 2);
         let dense = |images: usize| {
-            // A tile of one vector is less efficient.
             let vectors = |rows: usize| (images * rows * width * planes).div_ceil(lanes);
-            let cost = |vectors: usize| 8 * vectors + 2 * (vectors % 2);
             let products = depth * (height / most * cost(vectors(most)) + cost(vectors(height % most)));
             products * (self.rows + packing) / (8 * images) + if images > 1 { self.rows * copying } else { 0 }
         };
         let images = if dense(images) < dense(1) { images } else { 1 };
-        let dense = dense(images) < direct;
-        let (rows, images) = if dense { (most, images) } else { (best, 1) };
+        let by_rows = depth * height * cost(width.div_ceil(lanes)) * self.rows / 8;
+        let order = if planes == 1 && by_rows < through.min(dense(images)) {
+            Order::ByRows
+        } else if dense(images) < through {
+            Order::Dense
+        } else {
+            Order::Through
+        };
+        let (rows, images) = match order {
+            Order::Dense => (most, images),
+            Order::Through => (best, 1),
+            Order::ByRows => (most, 1),
+        };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
         let len = layout.len();
         let places = (0..self.channels).flat_map(|c| layout.taps().iter().map(move |tap| c * len + tap));
         let table = StepTable::new(places);
-        Some(Stripes { layout, table, rows, images, dense })
+        Some(Stripes { layout, table, rows, images, order })
     }
 
     /// Pixels of a stripe.
@@ -287,7 +309,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let (layout, [planes, _, width]) = (&stripes.layout, self.geometry.grid);
         let (images, rows) = (place.images.len(), part.rows.len());
         let (first, count) = (self.first_row(part, place), place.cols / width / planes);
-        let outputs = if stripes.dense { images * place.cols } else { layout.outputs(count) };
+        let outputs = if stripes.order == Order::Through { layout.outputs(count) } else { images * place.cols };
         // Results that do not come out as they are wanted are put in their places at the end.
         let in_place = images == 1 && outputs == place.cols;
         let stride = if in_place { 0 } else { (outputs.div_ceil(16) | 1) * 16 };
@@ -308,7 +330,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 let mut c = place.block(part, n, out);
                 for (row, sums) in sums.chunks_exact(stride).enumerate().take(rows) {
                     let row = c.row_mut(row);
-                    if stripes.dense {
+                    if stripes.order == Order::Dense {
                         row.copy_from_slice(&sums[i * place.cols..(i + 1) * place.cols]);
                     } else {
                         layout.collect(count, sums, row);
@@ -330,14 +352,25 @@ impl<'a, T: Accum> Implicit<'a, T> {
         c: &mut MatMut<'_, T>,
     ) {
         let (nr, outputs, table) = (self.kernel.nr(), c.cols(), &stripes.table);
-        let tiles = outputs.div_ceil(PANELS * nr) * c.rows().div_ceil(self.kernel.mr());
+        // Outputs that are computed together, and the windows between them.
+        let (together, pitch) = match stripes.order {
+            Order::ByRows => (self.geometry.grid[2], stripes.layout.pitch()),
+            Order::Through | Order::Dense => (outputs, 0),
+        };
+        let dense = stripes.order == Order::Dense;
+        let tiles = outputs.div_ceil(together) * together.div_ceil(PANELS * nr) * c.rows().div_ceil(self.kernel.mr());
         let planes = windows.len() / stripes.layout.len();
         let each = planes.div_ceil(tiles * depth_blocks::<T>(self.depth()).count());
-        for start in (0..outputs).step_by(PANELS * nr) {
+        let parts = (0..outputs).step_by(together).enumerate().flat_map(|(i, first)| {
+            (0..together)
+                .step_by(PANELS * nr)
+                .map(move |start| (i * pitch, first, start..together.min(start + PANELS * nr)))
+        });
+        for (windows_from, first_output, part_outputs) in parts {
             for block in depth_blocks::<T>(self.depth()) {
                 let (len, first) = (block.len() * nr, block.start);
-                let starts = (start..outputs.min(start + PANELS * nr)).step_by(nr);
-                with_scratch(if stripes.dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
+                let starts = part_outputs.clone().step_by(nr);
+                with_scratch(if dense { starts.len() * len } else { 0 }, |panels: &mut [T]| {
                     for (panel, start) in panels.chunks_exact_mut(len).zip(starts.clone()) {
                         let runs = self.runs(stripes, windows.len(), count, start..outputs.min(start + nr));
                         T::pack_runs(&runs, Steps { data: windows, table, first }, panel);
@@ -345,12 +378,12 @@ impl<'a, T: Accum> Implicit<'a, T> {
                     self.tiles(part, &block, |a, row, rows| {
                         ahead.by_ref().take(each).for_each(prefetch);
                         for (i, start) in starts.clone().enumerate() {
-                            let tile = c.block(row, start, rows, nr.min(outputs - start));
-                            if stripes.dense {
+                            let tile = c.block(row, first_output + start, rows, nr.min(part_outputs.end - start));
+                            if dense {
                                 let b = Panel { data: &panels[i * len..], step: nr, ahead: &[] };
                                 self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);
                             } else {
-                                let b = Steps { data: &windows[start..], table, first };
+                                let b = Steps { data: &windows[windows_from + start..], table, first };
                                 self.kernel.indexed_tile(block.len(), T::one(), a, b, tile, first > 0);
                             }
                         }
