@@ -133,7 +133,7 @@ impl Tensor {
         match &*self.data.read() {
             Some(Array::Dense(a)) => Ok(a.clone()),
             Some(sparse) => sparse.dense().cloned(),
-            None => Err(Error::Value("the array is empty: no operator has written it yet".into())),
+            None => Err(unwritten()),
         }
     }
 
@@ -142,10 +142,7 @@ impl Tensor {
     /// # Errors
     /// The tensor was created without one and no operator has written it yet.
     pub fn stored(&self) -> Result<Array> {
-        self.data
-            .read()
-            .clone()
-            .ok_or_else(|| Error::Value("the array is empty: no operator has written it yet".into()))
+        self.data.read().clone().ok_or_else(unwritten)
     }
 
     /// How the array is stored; `None` if there is no array.
@@ -203,6 +200,10 @@ impl Tensor {
     }
 }
 
+fn unwritten() -> Error {
+    Error::Value("the array is empty: no operator has written it yet".into())
+}
+
 /// A few tensors.
 pub type Tensors = SmallVec<[Arc<Tensor>; 4]>;
 
@@ -237,16 +238,17 @@ fn dense_operands(
         return Ok(false);
     }
     for tensor in inputs {
-        match tensor.stored().map_err(|e| e.in_operator(op.name, op.name))? {
-            Array::Dense(a) => arrays.push(a),
-            Array::Sparse(_) => return Ok(false),
+        match &*tensor.data.read() {
+            Some(Array::Dense(a)) => arrays.push(a.clone()),
+            Some(Array::Sparse(_)) => return Ok(false),
+            None => return Err(unwritten().in_operator(op.name, op.name)),
         }
     }
     for tensor in outputs {
-        match tensor.stored() {
-            Ok(Array::Dense(a)) => results.push(a),
-            Ok(Array::Sparse(_)) => return Ok(false),
-            Err(_) => break,
+        match &*tensor.data.read() {
+            Some(Array::Dense(a)) => results.push(a.clone()),
+            Some(Array::Sparse(_)) => return Ok(false),
+            None => break,
         }
     }
     Ok(true)
@@ -270,9 +272,13 @@ pub fn record(
         op.name
     );
     let cache = matches!(op.def.forward, Forward::Host(_)).then(Arc::<Cache>::default);
+    let visible = op.def.num_visible(&op.params);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
     let (arrays, mut results): (Stored, Stored) = if dense_operands(op, inputs, outputs, &mut arrays, &mut results)? {
         invoke_with(op, context, &arrays, &mut results, is_training(), cache.as_deref())?;
+        if !recorded {
+            return Ok(tensors(results.drain(..visible).map(Array::Dense), outputs));
+        }
         (arrays.into_iter().map(Array::Dense).collect(), results.into_iter().map(Array::Dense).collect())
     } else {
         let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
@@ -280,28 +286,31 @@ pub fn record(
         let results = stored::invoke_stored(op, context, &arrays, &given, is_training())?;
         (arrays, results)
     };
-    let visible = op.def.num_visible(&op.params);
     let node = recorded.then(|| {
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
         Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone(), cache })
     });
-    let mut tensors = Tensors::with_capacity(visible);
-    for (k, array) in results.drain(..visible).enumerate() {
-        let tensor = match outputs.get(k) {
-            Some(t) => {
-                if t.is_empty() {
-                    t.set(array);
-                }
-                t.clone()
-            }
-            None => Arc::new(Tensor::new(array)),
-        };
-        if let Some(node) = &node {
+    let tensors = tensors(results.drain(..visible), outputs);
+    if let Some(node) = node {
+        for (k, tensor) in tensors.iter().enumerate() {
             *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
         }
-        tensors.push(tensor);
     }
     Ok(tensors)
+}
+
+/// The results of an operator as tensors: the given ones first, of which those without an array get theirs here.
+fn tensors(results: impl Iterator<Item = Array>, given: &[Arc<Tensor>]) -> Tensors {
+    let tensor = |(k, array): (usize, Array)| match given.get(k) {
+        Some(tensor) => {
+            if tensor.is_empty() {
+                tensor.set(array);
+            }
+            tensor.clone()
+        }
+        None => Arc::new(Tensor::new(array)),
+    };
+    results.enumerate().map(tensor).collect()
 }
 
 /// Puts a function that was computed already on the tape, if an input is on it: `function` has its gradient.
