@@ -152,8 +152,10 @@ class Wrong(var what: String) extends UserDefinedCustomOp {
     case "writes view"  => context.input(0).reshape(Array(-1)).set(1f)
     case "native write" => Base._LIB.ndarraySetFloats(context.input(0).handle, 0, Array(9f), 0, 1)
     case "as output"    => new Scale(2f).invoke(context.input(0)).head.copyTo(context.input(0))
-    case "recursion"    => Wrong.executor.forward()
-    case "disposes"     =>
+    case "a late block" =>
+      context.mapBlocks(0, 0)((x, y, n) => if (x(n - 1) == -1f) throw new IllegalStateException("in a block"))
+    case "recursion" => Wrong.executor.forward()
+    case "disposes"  =>
       Wrong.executor.dispose()
       context.output(0).set(context.input(0))
     case _ => context.output(0).set(context.input(0))

@@ -36,6 +36,18 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     assertEquals(working.outputs(0).toArray.toSeq, Seq(1f, 2f))
   }
 
+  test("what a block throws on any thread is the cause of an error, and the executor stays usable") {
+    val values = Array.fill(300000)(1f)
+    values(values.length - 1) = -1f
+    val array = NDArray.array(values, Shape(values.length))
+    val executor = new Wrong("a late block").named("w", x).bind(cpu, Map("x" -> array))
+    val error = intercept[MXNetError](executor.forward())
+    check(error, "'w'", "in a block")
+    assert(error.getCause.isInstanceOf[IllegalStateException])
+    array.set(1f)
+    executor.forward()
+  }
+
   Seq(
     "null output" -> "exec set output 0 to null",
     "wrong shape" -> "of shape (7)",
