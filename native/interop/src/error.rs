@@ -86,6 +86,11 @@ impl Error {
         }
     }
 
+    /// Whether code of the program that asked for the import failed, rather than something of the model.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Error::Engine(e) if e.cause().is_some())
+    }
+
     /// The error as a problem of a place.
     pub fn at(self, place: impl Into<String>) -> Vec<Problem> {
         let place = place.into();

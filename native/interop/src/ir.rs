@@ -269,6 +269,8 @@ pub struct Node {
     pub outputs: Vec<String>,
     /// Attributes.
     pub attributes: IndexMap<String, Value>,
+    /// The version of the operator set that it is written in, where that is not the model's.
+    pub version: Option<i64>,
 }
 
 impl Node {

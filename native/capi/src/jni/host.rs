@@ -32,7 +32,7 @@ use super::symbol::new_shapes;
 use super::{JniError, Result, ints, longs, native, new_ints, new_longs, new_strings, null, string, strings};
 use crate::handle::{self, insert_tensor, tensor};
 
-type Object = Global<JObject<'static>>;
+pub(super) type Object = Global<JObject<'static>>;
 /// An exception of the JVM, as an error carries it.
 pub(super) type Thrown = Global<JThrowable<'static>>;
 
@@ -94,7 +94,7 @@ impl Bridge {
 }
 
 /// Runs `f` in the JVM. A thread that the JVM does not know is known to it in the meantime.
-fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_core::error::Result<R> {
+pub(super) fn in_jvm<R>(f: impl FnOnce(&mut Env<'_>) -> Result<R>) -> ferromx_core::error::Result<R> {
     let config = || AttachConfig::new().scoped(true).exceptions_policy(AttachmentExceptionPolicy::Ignore);
     let run = |env: &mut Env<'_>| {
         if env.exception_check() {

@@ -9,6 +9,7 @@ mod executor;
 mod gradient_graph;
 mod host;
 mod imperative;
+mod import_hooks;
 mod library;
 mod ndarray;
 mod onnx;

@@ -17,6 +17,7 @@ use jni::objects::{JByteArray, JIntArray, JLongArray, JObject, JObjectArray, JSt
 use jni::sys::{jboolean, jint, jlong};
 use jni::{jni_sig, jni_str};
 
+use super::import_hooks::JvmHooks;
 use super::symbol::unpack_shapes;
 use super::{JniError, Result, ints, longs, native, new_longs, new_strings, null, same_length, string, strings};
 use crate::handle::{insert_symbol, insert_tensor, symbol, tensor};
@@ -42,6 +43,20 @@ fn named_shapes<'l>(
     let shapes = unpack_shapes(&ints(env, ndims, "ndims")?, &longs(env, dims, "dims")?)?;
     same_length(names.len(), shapes.len(), "names", "shapes")?;
     Ok(names.into_iter().zip(shapes).collect())
+}
+
+/// Shapes of inputs, and hooks unless `hooks` is null.
+fn options<'l>(
+    env: &mut Env<'l>,
+    names: &JObjectArray<'l, JString<'l>>,
+    ndims: &JIntArray<'l>,
+    dims: &JLongArray<'l>,
+    hooks: &JObject<'l>,
+) -> Result<ImportOptions> {
+    let shapes = named_shapes(env, names, ndims, dims)?;
+    let shapes = shapes.into_iter().map(|(name, shape)| (name, shape.dims().to_vec())).collect();
+    let hooks = JvmHooks::new(env, hooks)?;
+    Ok(ImportOptions { shapes, hooks, ..ImportOptions::default() })
 }
 
 /// A model of a file, or of bytes where the file is null.
@@ -75,12 +90,11 @@ fn dtype(code: i32) -> Result<DType> {
 native! {
     fn Java_org_apache_mxnet_LibInfo_onnxImport(
         env, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
-        ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
+        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>) -> JObject<'l>
     {
-        let shapes = named_shapes(env, &names, &ndims, &dims)?;
-        let shapes = shapes.into_iter().map(|(name, shape)| (name, shape.dims().to_vec())).collect();
+        let options = options(env, &names, &ndims, &dims, &hooks)?;
         let model = model(env, &file, &bytes, external_data)?;
-        let imported = import::import(&model, &ImportOptions { shapes, ..ImportOptions::default() })?;
+        let imported = import::import(&model, &options)?;
         let kinds = imported.args.iter().map(|a| ("arg", a)).chain(imported.aux.iter().map(|a| ("aux", a)));
         let (names, handles): (Vec<_>, Vec<_>) = kinds
             .map(|(kind, (name, array))| (format!("{kind}:{name}"), insert_tensor(Tensor::new(array.clone())) as jlong))
@@ -98,11 +112,13 @@ native! {
         )?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_onnxCheck(env, file: JString<'l>, external_data: jboolean)
-        -> JObjectArray<'l, JString<'l>>
+    fn Java_org_apache_mxnet_LibInfo_onnxCheck(
+        env, file: JString<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>,
+        dims: JLongArray<'l>, hooks: JObject<'l>) -> JObjectArray<'l, JString<'l>>
     {
+        let options = options(env, &names, &ndims, &dims, &hooks)?;
         let model = onnx::load(Path::new(&string(env, &file, "path")?), external_data)?;
-        match import::import(&model, &ImportOptions::default()) {
+        match import::import(&model, &options) {
             Ok(_) => new_strings::<&str>(env, &[]),
             Err(ferromx_interop::Error::Model(problems)) => {
                 let flat: Vec<String> = problems.into_iter().flat_map(|p| [p.place, p.message]).collect();

@@ -330,6 +330,7 @@ pub fn framework_call(
         inputs,
         outputs: outputs.into_iter().take(keep).collect(),
         attributes,
+        version: None,
     });
     Ok(handle)
 }

@@ -11,7 +11,7 @@ use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
-use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol};
+use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol, attach};
 
 use super::symbolic::{self, Dims};
 use crate::error::{Error, Result};
@@ -184,14 +184,25 @@ impl Builder {
     /// # Errors
     /// Inputs and parameters that the operator does not take.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
+        let attrs = given.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        self.apply_with(op, name, inputs, attrs, &[])
+    }
+
+    /// As [`Builder::apply`], with parameters as text and the graphs that the operator runs.
+    ///
+    /// # Errors
+    /// As [`Builder::apply`].
+    pub fn apply_with(
+        &mut self,
+        op: &str,
+        name: &str,
+        inputs: &[Value],
+        attrs: Attrs,
+        graphs: &[Symbol],
+    ) -> Result<Vec<usize>> {
         let ins = self.inputs(op, inputs)?;
-        let mut attrs = Attrs::new();
-        for (key, value) in params {
-            if !matches!(value, Value::None) {
-                attrs.insert(key.to_string(), value.to_string());
-            }
-        }
-        let call = self.call(op, &attrs, ins.len())?;
+        let call = self.call(op, &attrs, ins.len(), graphs)?;
         let constant: Option<Vec<NDArray>> = ins.iter().map(|h| self.tensors[*h].value.clone()).collect();
         if let Some(values) = constant.filter(|_| self.executing || is_pure(call.def))
             && let Some(made) = self.fold(&call, name, values)?
@@ -201,16 +212,16 @@ impl Builder {
         if matches!(call.def.forward, Forward::Dynamic(_)) && self.executing {
             return Err(Error::NeedsValue(format!("{op} needs the values of its inputs")));
         }
-        self.add(&call, &attrs, name, &ins)
+        self.add(&call, &attrs, name, &ins, graphs)
     }
 
-    fn call(&self, op: &str, attrs: &Attrs, inputs: usize) -> Result<OpCall> {
+    fn call(&self, op: &str, attrs: &Attrs, inputs: usize, graphs: &[Symbol]) -> Result<OpCall> {
         let (name, def) = registry::find(op)?;
         let mut attrs = attrs.clone();
         if let Inputs::Variadic { count, .. } = def.inputs {
-            attrs.entry(count.into()).or_insert_with(|| inputs.to_string());
+            attrs.entry(count.into()).or_insert_with(|| (inputs + graphs.len()).to_string());
         }
-        let params = def.parse(&attrs)?;
+        let params = attach(def, def.parse(&attrs)?, graphs)?;
         Ok(OpCall { name, def, params })
     }
 
@@ -269,11 +280,18 @@ impl Builder {
     }
 
     /// Adds a node.
-    fn add(&mut self, call: &OpCall, attrs: &Attrs, name: &str, ins: &[usize]) -> Result<Vec<usize>> {
+    fn add(
+        &mut self,
+        call: &OpCall,
+        attrs: &Attrs,
+        name: &str,
+        ins: &[usize],
+        graphs: &[Symbol],
+    ) -> Result<Vec<usize>> {
         let (shapes, dims) = self.infer_shapes(call, name, ins)?;
         let dtypes = self.infer_dtypes(call, name, ins)?;
         let partly = self.follow(call, ins)?;
-        let symbols: Vec<Symbol> = ins.iter().map(|h| self.symbol(*h)).collect();
+        let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
         let name = self.unique(name);
         let symbol = AtomicSymbol::new(call.name, attrs.clone())?.compose(&name, &symbols, None)?;
         let mut outs = Vec::new();

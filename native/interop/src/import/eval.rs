@@ -89,6 +89,9 @@ fn fits<'p>(
                     return Ok(Err(format!("no {} makes its input {i}", inner.name)));
                 };
                 // What others use must be there, and only first outputs are followed.
+                if importer.made_by_hook(input) {
+                    return Ok(Err(format!("a hook made {}", producer.label())));
+                }
                 let alone = around.wiring.uses.get(input) == Some(&1) && producer.outputs[0] == input;
                 if !alone {
                     return Ok(Err(format!("{} has other uses", producer.label())));

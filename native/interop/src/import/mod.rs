@@ -6,10 +6,12 @@
 
 mod builder;
 mod eval;
+mod hooks;
 mod order;
 mod symbolic;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
@@ -19,6 +21,8 @@ use indexmap::IndexMap;
 pub use builder::{Builder, TensorInfo};
 use eval::Surroundings;
 pub use eval::{Names, Scope};
+pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
+use hooks::Hooked;
 pub use symbolic::{Dims, is_unknown};
 
 use crate::error::{Error, Problem, Result};
@@ -34,6 +38,8 @@ pub struct ImportOptions {
     pub shapes: HashMap<String, Vec<i64>>,
     /// Values of inputs by name that become part of the graph.
     pub values: HashMap<String, NDArray>,
+    /// What the program does about nodes in place of the table.
+    pub hooks: Option<Arc<dyn Hooks>>,
 }
 
 /// A model as a graph of ours.
@@ -60,6 +66,7 @@ pub struct Importer<'t> {
     /// Values by name, those of inner graphs last; `None` for what could not be made.
     scopes: Vec<HashMap<String, Option<Value>>>,
     problems: Vec<Problem>,
+    hooked: Hooked,
     /// Where an export writes the framework's operators.
     pub(crate) sink: Option<Sink>,
 }
@@ -88,6 +95,7 @@ impl<'t> Importer<'t> {
             opsets,
             scopes,
             problems: Vec::new(),
+            hooked: Hooked::default(),
             sink: None,
         })
     }
@@ -97,12 +105,17 @@ impl<'t> Importer<'t> {
         self.opsets.get(domain).copied().unwrap_or(1)
     }
 
+    /// The version of the operator set that a node is written in.
+    pub fn version_of(&self, node: &Node) -> i64 {
+        node.version.unwrap_or_else(|| self.version(&node.domain))
+    }
+
     /// What the framework says of a node's operator.
     ///
     /// # Errors
     /// The framework has no such operator in the model's version of the operator set.
     pub fn descriptor(&self, node: &Node) -> Result<&'t OpDescriptor> {
-        let version = self.version(&node.domain);
+        let version = self.version_of(node);
         self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
             Error::unsupported(match node.domain.as_str() {
                 "" => format!("version {version} of the operator set has no operator {}", node.op),
@@ -125,6 +138,11 @@ impl<'t> Importer<'t> {
         }
     }
 
+    /// Whether a hook made the value of a name, so that it is not what the model's operator says.
+    fn made_by_hook(&self, name: &str) -> bool {
+        self.hooked.made(name)
+    }
+
     /// The number that a name stands for, if it is a constant of one element.
     fn known_number(&self, name: &str) -> Result<Option<f64>> {
         let Value::Handle(h) = self.value(name)? else { return Ok(None) };
@@ -140,6 +158,8 @@ impl<'t> Importer<'t> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
         }
+        let rewritten = hooks::prepared(self, graph).map_err(|e| self.fail(e))?;
+        let graph = rewritten.as_ref().unwrap_or(graph);
         let outside = |name: &str| self.scopes.iter().any(|s| s.contains_key(name));
         let wiring = order::wire(graph, outside).map_err(Error::Model)?;
         let mut scope: HashMap<String, Option<Value>> = inputs.into_iter().map(|(n, v)| (n, Some(v))).collect();
@@ -166,10 +186,17 @@ impl<'t> Importer<'t> {
     }
 
     fn node(&mut self, around: &Surroundings<'_, '_>, node: &Node) {
-        let made = self.map(around, node);
+        if self.hooked.failed.is_some() {
+            return;
+        }
+        let made = self.with_hooks(node, |importer| importer.map(around, node));
         let values = match made {
             Ok(values) => values.into_iter().map(Some).collect(),
             Err(e) => {
+                if e.is_foreign() {
+                    self.fail(e);
+                    return;
+                }
                 // An error without problems: an input was missing already.
                 if !matches!(&e, Error::Model(p) if p.is_empty()) {
                     self.problems.extend(e.at(node.label()));
@@ -182,6 +209,12 @@ impl<'t> Importer<'t> {
         }
     }
 
+    /// Ends the import with an error of the program's own code, which later ones would only hide.
+    fn fail(&mut self, e: Error) -> Error {
+        self.hooked.failed.get_or_insert_with(|| e.clone());
+        e
+    }
+
     /// The outputs of a node by the first process that fits.
     fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
         let descriptor = self.descriptor(node)?;
@@ -189,7 +222,7 @@ impl<'t> Importer<'t> {
         for input in &node.inputs {
             self.value(input)?;
         }
-        let version = self.version(&node.domain);
+        let version = self.version_of(node);
         let table = self.table;
         let name = if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { Some(&node.name) };
         let name = name.cloned().unwrap_or_default();
@@ -396,9 +429,13 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
 fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
     let mut importer = Importer::new(model.opsets.clone(), executing)?;
+    importer.hooked = Hooked::new(options.hooks.clone());
     let inputs = bring_in(&mut importer, model, options)?;
     let made = importer.graph(&model.graph, inputs);
     drop(numpy);
+    if let Some(e) = importer.hooked.failed.take() {
+        return Err(e);
+    }
     if !importer.problems.is_empty() {
         return Err(Error::Model(importer.problems));
     }

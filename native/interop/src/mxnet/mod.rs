@@ -52,6 +52,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             inputs: node.inputs.iter().map(|e| value_name(&e.node, e.index as usize)).collect(),
             outputs: (0..node.num_visible()).map(|k| value_name(&node, k)).collect(),
             attributes: attributes.collect::<IndexMap<_, _>>(),
+            version: None,
         });
     }
     graph.outputs = symbol.entries().iter().map(|e| value(value_name(&e.node, e.index as usize))).collect();

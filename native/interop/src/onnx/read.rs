@@ -106,6 +106,7 @@ impl Reader<'_> {
             inputs: proto.input,
             outputs: proto.output,
             attributes: IndexMap::new(),
+            version: None,
         };
         for attribute in proto.attribute {
             let name = attribute.name.clone();

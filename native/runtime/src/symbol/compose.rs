@@ -106,7 +106,7 @@ impl AtomicSymbol {
 ///
 /// # Errors
 /// Graphs that do not fit the operator.
-pub(super) fn attach(def: &OpDef, params: Params, graphs: &[Symbol]) -> Result<Params> {
+pub fn attach(def: &OpDef, params: Params, graphs: &[Symbol]) -> Result<Params> {
     if graphs.is_empty() && def.graph_args.is_empty() {
         return Ok(params);
     }

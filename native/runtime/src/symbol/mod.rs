@@ -12,7 +12,7 @@ use std::sync::Arc;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
 
-pub use compose::AtomicSymbol;
+pub use compose::{AtomicSymbol, attach};
 pub use node::{Node, NodeEntry, OpCall, topological};
 
 /// A symbol: one or more outputs of a graph. Cloning shares the graph.

@@ -389,7 +389,7 @@ private[mxnet] final class LibInfo {
   // ONNX.
 
   /** Imports the model of a file, or of bytes where `fileName` is null. `names`, `ndims`, `dims` fix shapes of inputs, as
-    * in [[symbolInferShape]]; -1 stays open.
+    * in [[symbolInferShape]]; -1 stays open. `hooks` may be null; its methods are called on this thread.
     */
   @native def onnxImport(
       fileName: String,
@@ -397,11 +397,21 @@ private[mxnet] final class LibInfo {
       externalData: Boolean,
       names: Array[String],
       ndims: Array[Int],
-      dims: Array[Long]
+      dims: Array[Long],
+      hooks: ImportBridge
   ): ImportedOnnx
 
-  /** What cannot be mapped in the model of a file, flat: place, message, place, message, … */
-  @native def onnxCheck(fileName: String, externalData: Boolean): Array[String]
+  /** What cannot be mapped in the model of a file, flat: place, message, place, message, … Arguments are those of
+    * [[onnxImport]].
+    */
+  @native def onnxCheck(
+      fileName: String,
+      externalData: Boolean,
+      names: Array[String],
+      ndims: Array[Int],
+      dims: Array[Long],
+      hooks: ImportBridge
+  ): Array[String]
 
   /** Exports a symbol with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
     * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the newest.
@@ -533,7 +543,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 2
+  val AbiVersion: Int = 3
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles

@@ -18,14 +18,6 @@ final case class OnnxInput(name: String, elementType: String, dims: Option[Index
   */
 final case class OnnxProblem(place: String, message: String)
 
-/** How a model is imported.
-  *
-  * @param shapes shapes of inputs by name, where they are to be fixed; a dimension of -1 stays open
-  * @param externalData whether tensors may lie in other files of the model's directory; off, since a model may come from
-  *                     anywhere
-  */
-final case class ImportOptions(shapes: Map[String, Shape] = Map.empty, externalData: Boolean = false)
-
 /** An imported model: a network like any other, with its parameters.
   *
   * @param symbol the network
@@ -92,11 +84,16 @@ object Onnx {
 
   /** Everything in a model that an import could not map; empty if it can be imported. */
   def check(path: String, externalData: Boolean = false): IndexedSeq[OnnxProblem] =
-    _LIB
-      .onnxCheck(path, externalData)
+    check(path, ImportOptions(externalData = externalData))
+
+  /** Everything in a model that an import with these options could not map. */
+  def check(path: String, options: ImportOptions): IndexedSeq[OnnxProblem] = {
+    val (names, ndims, dims) = fixed(options)
+    withHooks(options)(_LIB.onnxCheck(path, options.externalData, names, ndims, dims, _))
       .grouped(2)
       .map(problem => OnnxProblem(place = problem(0), message = problem(1)))
       .toIndexedSeq
+  }
 
   /** Writes a network as an ONNX model.
     *
@@ -129,9 +126,8 @@ object Onnx {
   }
 
   private def read(path: String, bytes: Array[Byte], options: ImportOptions): OnnxModel = {
-    val (names, shapes) = options.shapes.toArray.unzip
-    val (ndims, dims) = flat(shapes)
-    val imported = _LIB.onnxImport(path, bytes, options.externalData, names, ndims, dims)
+    val (names, ndims, dims) = fixed(options)
+    val imported = withHooks(options)(_LIB.onnxImport(path, bytes, options.externalData, names, ndims, dims, _))
     val arrays = imported.names.zip(imported.handles.map(NDArray.fromHandle(_)))
     def of(kind: String) = arrays.collect { case (name, array) if name.startsWith(kind) => name.drop(4) -> array }.toMap
     val inputs = imported.inputs.grouped(3).map { input =>
@@ -144,6 +140,24 @@ object Onnx {
       inputs.toIndexedSeq,
       imported.outputs.toIndexedSeq
     )
+  }
+
+  /** Names, ranks and dimensions of the inputs whose shapes are fixed. */
+  private def fixed(options: ImportOptions): (Array[String], Array[Int], Array[Long]) = {
+    val (names, shapes) = options.shapes.toArray.unzip
+    val (ndims, dims) = flat(shapes)
+    (names, ndims, dims)
+  }
+
+  /** Runs `body` with the hooks of the options, or null if there are none. */
+  private def withHooks[T](options: ImportOptions)(body: ImportBridge => T): T = {
+    val bridge = new ImportBridge(options)
+    if (bridge.isEmpty) body(null)
+    else {
+      val result = body(bridge)
+      bridge.checkMet()
+      result
+    }
   }
 
   private def flat(shapes: Array[Shape]): (Array[Int], Array[Long]) =

@@ -2,10 +2,6 @@ package org.apache.mxnet
 
 import java.util.concurrent.ConcurrentHashMap
 
-import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
-
-import _root_.io.github.classgraph.ClassGraph
 import org.apache.mxnet.Base._LIB
 import org.slf4j.LoggerFactory
 
@@ -30,25 +26,14 @@ private[mxnet] object UserOperators {
   private val custom = "Custom"
 
   /** The annotated classes of the class path by the names of their operators; the class path is scanned once. */
-  private lazy val annotated: Map[String, Seq[UdfClass]] = {
-    val found = new ClassGraph().enableAnnotationInfo().ignoreClassVisibility().scan()
-    try {
-      val classes = found.getClassesWithAnnotation(classOf[UserDefinedOp].getName).asScala.toSeq
-      classes.flatMap(info => loaded(info.getName, () => info.loadClass())).groupBy(_.name)
-    } finally found.close()
-  }
+  private lazy val annotated: Map[String, Seq[UdfClass]] =
+    AnnotatedClasses.of(classOf[UserDefinedOp]).flatMap(cls => AnnotatedClasses.usable(cls)(named(cls))).groupBy(_.name)
 
-  private def loaded(name: String, load: () => Class[_]): Option[UdfClass] =
-    try {
-      val found = UdfClass(load())
-      log.debug(s"operator ${found.name} is ${found.described}")
-      Some(found)
-    } catch {
-      // One class that cannot be used must not keep the others from being found.
-      case error @ (NonFatal(_) | _: LinkageError) =>
-        log.warn(s"@UserDefinedOp class $name is not available as an operator: ${error.getMessage}")
-        None
-    }
+  private def named(cls: Class[_]): UdfClass = {
+    val found = UdfClass(cls)
+    log.debug(s"operator ${found.name} is ${found.described}")
+    found
+  }
 
   /** The definition of a name that is registered. */
   def definition(name: String): OperatorDefinition = {
@@ -181,6 +166,9 @@ private[mxnet] final class UdfClass private (val cls: Class[_ <: UserDefinedCust
   lazy val name: String = make().opName
 
   def described: String = cls.getName
+
+  /** A new instance without properties. */
+  def instance(): UserDefinedCustomOp = make()
 
   def isSameAs(other: OperatorDefinition): Boolean = other match {
     case that: UdfClass => that.cls == cls

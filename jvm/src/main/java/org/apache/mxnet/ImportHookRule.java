@@ -1,0 +1,22 @@
+package org.apache.mxnet;
+
+import java.lang.annotation.Documented;
+import java.lang.annotation.ElementType;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
+import java.lang.annotation.Target;
+
+/**
+ * Marks a class on the class path that takes part in every import of a model, unless {@link ImportOptions} say otherwise: an {@link
+ * ImportHook} with an empty constructor, or a {@link UserDefinedCustomOp}, to which the operators are then mapped.
+ */
+@Documented
+@Retention(RetentionPolicy.RUNTIME)
+@Target(ElementType.TYPE)
+public @interface ImportHookRule {
+  /** Operators, with their domain where that is not the one of ONNX: {@code "Gelu"}, {@code "org.example.Swirl"}. */
+  String[] opNames() default {};
+
+  /** Names of nodes. */
+  String[] nodeNames() default {};
+}

@@ -1,0 +1,261 @@
+//! Hooks: what a program does about nodes in place of the table, or besides it.
+//!
+//! A hook may rewrite a node before anything is mapped, make operators in place of the table's process, and change what was made. It
+//! works on symbols of which variables stand for the tensors at the node; what it makes is copied into the graph operator by operator,
+//! so that constants fold, shapes follow and models run node by node as they do without hooks.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::{self, Symbol, topological};
+
+use super::{Importer, builder::Builder};
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node, Tensor, Value};
+
+/// A tensor at a node, as a hook sees it.
+pub struct HookTensor {
+    /// Name of the value in the model.
+    pub name: String,
+    /// A variable that stands for the tensor in what the hook makes.
+    pub symbol: Symbol,
+    /// Shape, -1 for dimensions that are not known.
+    pub shape: Shape,
+    /// Element type, if it is known.
+    pub dtype: Option<DType>,
+    /// The elements of a constant.
+    pub value: Option<NDArray>,
+}
+
+/// A node, as a hook sees it.
+pub struct HookNode<'a> {
+    /// The node in the neutral form.
+    pub node: &'a Node,
+    /// The version of the operator set that it is written in.
+    pub version: i64,
+    /// Its inputs; nothing where an optional one is absent.
+    pub inputs: Vec<Option<HookTensor>>,
+}
+
+/// What a hook makes.
+#[derive(Default)]
+pub struct Made {
+    /// The outputs of the node, in their order; a symbol may have several of them.
+    pub outputs: Vec<Symbol>,
+    /// The arrays of variables that the hook added.
+    pub constants: Vec<(String, NDArray)>,
+}
+
+/// A node that a hook rewrote.
+pub struct Prepared {
+    /// The node.
+    pub node: Node,
+    /// Constants that its inputs name and the model does not have.
+    pub constants: Vec<(String, NDArray)>,
+}
+
+/// The hooks of a program. Their errors end the import.
+pub trait Hooks: Send + Sync {
+    /// Whether there is a hook for a node, by its name or by its operator.
+    ///
+    /// # Errors
+    /// The program's.
+    fn concerns(&self, node: &Node) -> Result<bool>;
+
+    /// The node to be mapped in place of this one; called before anything is mapped, when only constants are known of the inputs.
+    ///
+    /// # Errors
+    /// The program's.
+    fn prepare(&self, node: &HookNode<'_>) -> Result<Option<Prepared>>;
+
+    /// The outputs of a node, in place of what the table makes.
+    ///
+    /// # Errors
+    /// The program's.
+    fn before(&self, node: &HookNode<'_>) -> Result<Option<Made>>;
+
+    /// The outputs of a node, in place of those that were made.
+    ///
+    /// # Errors
+    /// The program's.
+    fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<Made>>;
+}
+
+/// The hooks of an import and what they did.
+#[derive(Default)]
+pub(super) struct Hooked {
+    hooks: Option<Arc<dyn Hooks>>,
+    /// Values that hooks made or changed: patterns must not look behind them.
+    values: HashSet<String>,
+    /// The error that ended the import.
+    pub failed: Option<Error>,
+}
+
+impl Hooked {
+    pub fn new(hooks: Option<Arc<dyn Hooks>>) -> Hooked {
+        Hooked { hooks, ..Hooked::default() }
+    }
+
+    /// Whether a hook made the value of this name.
+    pub fn made(&self, name: &str) -> bool {
+        self.values.contains(name)
+    }
+
+    /// The hooks, if there is one for the node.
+    fn of(&self, node: &Node) -> Result<Option<Arc<dyn Hooks>>> {
+        match &self.hooks {
+            Some(hooks) if hooks.concerns(node).map_err(|e| located(e, node))? => Ok(Some(hooks.clone())),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Names the node in an error of a program's code, whose cause is kept.
+fn located(e: Error, node: &Node) -> Error {
+    match e {
+        Error::Engine(e) => {
+            let name = node.outputs.first().filter(|_| node.name.is_empty()).unwrap_or(&node.name);
+            Error::Engine(e.in_operator(&node.op, name))
+        }
+        other => other,
+    }
+}
+
+/// The graph with the nodes that hooks rewrite, or nothing if they rewrite none.
+///
+/// # Errors
+/// Those of the hooks.
+pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<Graph>> {
+    let mut changed: Option<Graph> = None;
+    if importer.hooked.hooks.is_none() {
+        return Ok(None);
+    }
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let Some(hooks) = importer.hooked.of(node)? else { continue };
+        let mut inputs = Vec::new();
+        for name in &node.inputs {
+            let value = graph.constants.get(name).filter(|t| t.element.ours().is_ok()).map(Tensor::to_array);
+            inputs.push((!name.is_empty()).then_some(()).map(|()| (name, value.transpose())));
+        }
+        let inputs = inputs.into_iter().map(|input| {
+            let Some((name, value)) = input else { return Ok(None) };
+            let value = value?;
+            let shape = value.as_ref().map_or(Shape::unknown(), |v| v.shape().clone());
+            let dtype = value.as_ref().map(NDArray::dtype);
+            let symbol = Symbol::variable(name, Attrs::new());
+            Ok(Some(HookTensor { name: name.clone(), symbol, shape, dtype, value }))
+        });
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let seen = HookNode { node, version: importer.version_of(node), inputs };
+        let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, node))? else { continue };
+        let graph = changed.get_or_insert_with(|| graph.clone());
+        for (name, array) in made.constants {
+            let taken = graph.inputs.iter().any(|i| i.name == name) || graph.nodes.iter().any(|n| n.outputs.contains(&name));
+            if taken || graph.constants.insert(name.clone(), Tensor::from_array(&array)).is_some() {
+                return Err(Error::value(format!("{}: its hook makes a constant '{name}', which the model has", node.label())));
+            }
+        }
+        graph.nodes[i] = made.node;
+    }
+    Ok(changed)
+}
+
+impl Importer<'_> {
+    /// What hooks see of a value.
+    fn hook_tensor(&self, name: &str, value: &Value) -> Option<HookTensor> {
+        let Value::Handle(h) = value else { return None };
+        let info = self.builder.info(*h);
+        Some(HookTensor {
+            name: name.into(),
+            symbol: Symbol::variable(name, Attrs::new()),
+            shape: info.shape.clone(),
+            dtype: info.dtype,
+            value: info.value.clone(),
+        })
+    }
+
+    /// The outputs of a node: by its hooks, by `table`, by its hooks again.
+    ///
+    /// # Errors
+    /// Those of the hooks, with the node's name, and those of the table.
+    pub(super) fn with_hooks(
+        &mut self,
+        node: &Node,
+        table: impl FnOnce(&mut Self) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Value>> {
+        let Some(hooks) = self.hooked.of(node)? else { return table(self) };
+        let mut known: HashMap<String, Value> = HashMap::new();
+        let mut inputs = Vec::new();
+        for name in &node.inputs {
+            let value = self.value(name)?;
+            inputs.push(self.hook_tensor(name, &value));
+            known.insert(name.clone(), value);
+        }
+        let seen = HookNode { node, version: self.version_of(node), inputs };
+        let mut values = match hooks.before(&seen).map_err(|e| located(e, node))? {
+            Some(made) => self.taken_over(node, made, &known)?,
+            None => table(self)?,
+        };
+        let outputs: Vec<_> =
+            node.outputs.iter().zip(&values).map(|(name, value)| self.hook_tensor(name, value)).collect();
+        if let Some(made) = hooks.after(&seen, &outputs).map_err(|e| located(e, node))? {
+            known.extend(node.outputs.iter().cloned().zip(values));
+            values = self.taken_over(node, made, &known)?;
+        }
+        self.hooked.values.extend(node.outputs.iter().cloned());
+        Ok(values)
+    }
+
+    /// Copies what a hook made into the graph.
+    fn taken_over(&mut self, node: &Node, made: Made, known: &HashMap<String, Value>) -> Result<Vec<Value>> {
+        let entries = made.outputs.iter().map(|s| s.entries().len()).sum::<usize>();
+        if entries < node.outputs.len() {
+            return Err(Error::value(format!("its hook makes {entries} outputs, but it has {}", node.outputs.len())));
+        }
+        let mut handles = HashMap::new();
+        for (name, value) in known {
+            if let Value::Handle(h) = value {
+                handles.insert(name.clone(), *h);
+            }
+        }
+        for (name, array) in made.constants {
+            let constant = self.builder.constant(&name, array);
+            handles.insert(name, constant);
+        }
+        let made = copied(&mut self.builder, &made.outputs, &mut handles)?;
+        Ok(made.into_iter().take(node.outputs.len()).map(Value::Handle).collect())
+    }
+}
+
+/// Copies the operators of symbols into a graph. `known` are the tensors that variables stand for; others become inputs.
+///
+/// # Errors
+/// Those of the operators.
+pub fn copied(builder: &mut Builder, symbols: &[Symbol], known: &mut HashMap<String, usize>) -> Result<Vec<usize>> {
+    let entries = || symbols.iter().flat_map(Symbol::entries);
+    let mut made: HashMap<*const symbol::Node, Vec<usize>> = HashMap::new();
+    for node in topological(entries()) {
+        let outputs = match &node.op {
+            None => match known.get(&node.name) {
+                Some(handle) => vec![*handle],
+                None => {
+                    let handle = builder.input(&node.name, Shape::unknown(), None, None);
+                    known.insert(node.name.clone(), handle);
+                    vec![handle]
+                }
+            },
+            Some(op) => {
+                let ins = node.inputs.iter().map(|e| Value::Handle(made[&Arc::as_ptr(&e.node)][e.index as usize]));
+                let ins: Vec<Value> = ins.collect();
+                let attrs = node.attrs.read().clone();
+                builder.apply_with(op.name, &node.name, &ins, attrs, &node.graphs)?
+            }
+        };
+        made.insert(Arc::as_ptr(&node), outputs);
+    }
+    Ok(entries().map(|e| made[&Arc::as_ptr(&e.node)][e.index as usize]).collect())
+}
