@@ -74,28 +74,28 @@ final class ImportNode private[mxnet] (
   }
 
   /** An attribute that is an integer. */
-  def int(name: String): Long = attribute(name, "an integer") { case value: Long => value }
+  def integer(name: String): Long = attribute(name, "an integer") { case value: Long => value }
 
   /** An attribute that is an integer, or what holds without it. */
-  def int(name: String, otherwise: Long): Long = if (attributes.contains(name)) int(name) else otherwise
+  def integer(name: String, otherwise: Long): Long = if (attributes.contains(name)) integer(name) else otherwise
 
   /** An attribute that is a number. */
-  def float(name: String): Double = attribute(name, "a number") {
+  def number(name: String): Double = attribute(name, "a number") {
     case value: Double => value
     case value: Long   => value.toDouble
   }
 
   /** An attribute that is a number, or what holds without it. */
-  def float(name: String, otherwise: Double): Double = if (attributes.contains(name)) float(name) else otherwise
+  def number(name: String, otherwise: Double): Double = if (attributes.contains(name)) number(name) else otherwise
 
   /** An attribute that is text. */
-  def string(name: String): String = attribute(name, "text") { case value: String => value }
+  def text(name: String): String = attribute(name, "text") { case value: String => value }
 
   /** An attribute that is text, or what holds without it. */
-  def string(name: String, otherwise: String): String = if (attributes.contains(name)) string(name) else otherwise
+  def text(name: String, otherwise: String): String = if (attributes.contains(name)) text(name) else otherwise
 
   /** An attribute that is a list of integers. */
-  def ints(name: String): Array[Long] = attribute(name, "a list of integers") {
+  def integers(name: String): Array[Long] = attribute(name, "a list of integers") {
     case items: IndexedSeq[_] if items.forall(_.isInstanceOf[Long]) => items.map { case i: Long => i; case _ => 0L }.toArray
   }
 

@@ -1,0 +1,153 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.udf.Scale
+
+/** Found on the class path, for an operator that no other test uses. */
+@ImportHookRule(opNames = Array("org.example.Found"))
+class FoundHook extends ImportHook {
+  override def before(node: ImportNode): Array[Symbol] = Array(node.input(0) * 3f)
+}
+
+/** A user-defined operator that models may use. */
+@UserDefinedOp
+@ImportHookRule(opNames = Array("org.example.Power"))
+class FoundOperator extends UserDefinedCustomOp {
+  var power: Int = 1
+  def opName: String = "test_found_operator"
+  override def exec(context: OpContext): Unit = context.map(0, 0)(x => math.pow(x, power).toFloat)
+}
+
+class OnnxHooksSuite extends munit.FunSuite {
+  private val path = "jvm/src/test/resources/hooks.onnx"
+  private val input = Array(1f, -1f, 0.5f, 2f, 4f, -4f)
+
+  /** The model's operators written down: times 2.5, within 4 of 0, then `squash` on two numbers and at least 0. */
+  private def expected(squash: (Float, Float) => Float): Seq[Float] = {
+    val bias = Seq(0.5f, -0.5f, 1f)
+    input.toSeq.zipWithIndex.map { case (x, i) =>
+      math.max(0f, squash(math.max(-4f, math.min(4f, x * 2.5f)), bias(i % 3)))
+    }
+  }
+
+  private val squash = ImportHook.replace { node =>
+    assertEquals(node.integer("power"), 2L)
+    assertEquals(node.tensor(1).value.map(_.toArray.toSeq), Some(Seq(0.5f, -0.5f, 1f)))
+    assertEquals(node.tensor(0).dtype, DType.Float32)
+    assertEquals(node.tensor(0).shape, Some(IndexedSeq(-1, 3)))
+    Symbol.api.broadcast_mul(lhs = node.input(0), rhs = node.input(1), name = "product")
+  }
+  private val oldClip = ImportHook.prepare(_.withOpset(6))
+
+  private val options = ImportOptions()
+    .userOperator("org.example.TestScale", classOf[Scale])
+    .onNode("clip", oldClip)
+    .onOperator("org.example.Squash", squash)
+
+  private def run(model: OnnxModel): Seq[Float] = {
+    val executor = model.simpleBind(Context.cpu(), Map("x" -> Shape(2, 3)))
+    executor.argDict("x").set(input)
+    executor.forward(isTrain = false)
+    executor.outputs(0).toArray.toSeq
+  }
+
+  test("C59 operators of other domains are mapped by hooks and to user-defined operators, and older nodes are upgraded") {
+    val model = Onnx.importModel(path, options)
+    assertEquals(run(model), expected(_ * _))
+    assertEquals(Onnx.check(path, options), IndexedSeq.empty)
+    assert(model.symbol.toJson.contains("test_scale"))
+    assertEquals(model.argParams.keySet, Set("bias"))
+    // Saved and loaded, the user-defined operator is found again.
+    val again = Symbol.loadJson(model.symbol.toJson)
+    assertEquals(again.listArguments(), model.symbol.listArguments())
+  }
+
+  test("without hooks everything that has no process is listed") {
+    val problems = Onnx.check(path).map(_.place)
+    assert(problems.exists(_.contains("TestScale 'scale'")), problems.toString)
+    assert(problems.exists(_.contains("Clip 'clip'")), problems.toString)
+    assert(problems.exists(_.contains("Squash 'squash'")), problems.toString)
+  }
+
+  test("hooks by the name of the node come before those by operator, those before the process, and `after` sees the outputs") {
+    var seen = Seq.empty[String]
+    def noting(what: String, made: ImportNode => Array[Symbol]): ImportHook = new ImportHook {
+      override def before(node: ImportNode): Array[Symbol] = {
+        seen :+= s"$what before"
+        made(node)
+      }
+      override def after(node: ImportNode, outputs: Array[Symbol]): Array[Symbol] = {
+        seen :+= s"$what after"
+        Array(outputs(0) + (if (what == "name") 1f else 10f))
+      }
+    }
+    val all = options
+      .onOperator("Relu", noting("operator", node => Array(node.input(0) * 100f)))
+      .onNode("relu", noting("name", _ => null))
+    assertEquals(run(Onnx.importModel(path, all)), input.indices.map(i => unclipped(i) * 100f + 11f))
+    assertEquals(seen, Seq("name before", "operator before", "operator after", "name after"))
+    seen = Nil
+    val byName = options
+      .onOperator("Relu", noting("operator", node => Array(node.input(0) * 100f)))
+      .onNode("relu", noting("name", node => Array(node.input(0) * -1f)))
+    assertEquals(run(Onnx.importModel(path, byName)), input.indices.map(i => unclipped(i) * -1f + 11f))
+    assertEquals(seen, Seq("name before", "operator after", "name after"))
+    val untouched = options.onOperator("Relu", new ImportHook {})
+    assertEquals(run(Onnx.importModel(path, untouched)), expected(_ * _))
+  }
+
+  private def unclipped(i: Int): Float = math.max(-4f, math.min(4f, input(i) * 2.5f)) * Seq(0.5f, -0.5f, 1f)(i % 3)
+
+  test("a hook may rewrite a node with constants, add constants, and leave nodes out") {
+    val prepared = ImportHook.prepare { node =>
+      node.withOperator("Add").withoutAttribute("power").withInput(1, NDArray.array(Array(7f), Shape(1)))
+    }
+    val added = ImportHook.replace(node => Symbol.api.broadcast_add(node.input(0), node.constant(NDArray.ones(Shape(1, 3)))))
+    val model = Onnx.importModel(
+      path,
+      options.copy(operatorHooks = IndexedSeq.empty)
+        .onNode("scale", added)
+        .onOperator("org.example.Squash", prepared)
+        .skipNodes("relu")
+    )
+    assertEquals(run(model), input.toSeq.map(x => math.max(-4f, math.min(4f, x + 1f)) + 7f))
+    assertEquals(model.argParams.size, 2)
+    assert(!model.symbol.toJson.contains("\"relu\""))
+  }
+
+  test("what a hook throws names node and operator, with the exception as cause") {
+    val failure = new IllegalStateException("no squashing today")
+    val failing = options.copy(operatorHooks = options.operatorHooks.init).onNode("squash", ImportHook.replace(_ => throw failure))
+    val error = intercept[MXNetError](Onnx.importModel(path, failing))
+    Seq("squash", "Squash", "no squashing today").foreach(part => assert(error.getMessage.contains(part), error.getMessage))
+    assertEquals(error.getCause, failure: Throwable)
+    assert(intercept[MXNetError](Onnx.check(path, failing)).getCause eq failure)
+    def message(hook: ImportHook): String =
+      intercept[MXNetError](Onnx.importModel(path, failing.copy(nodeHooks = options.nodeHooks).onNode("squash", hook))).getMessage
+    assert(message(ImportHook.replace(_ => null)).contains("returned null"))
+    assert(message(ImportHook.replace(node => node.input(5))).contains("it has no input 5"))
+    assert(message(ImportHook.replace(node => Symbol.Variable(node.text("power")))).contains("'power' is 2, not text"))
+    val none = new ImportHook { override def before(node: ImportNode): Array[Symbol] = Array.empty }
+    assert(message(none).contains("makes 0 outputs"))
+    val missing = intercept[MXNetError](Onnx.importModel(path, options.onNode("nowhere", ImportHook.skip)))
+    assert(missing.getMessage.contains("no node 'nowhere'"), missing.getMessage)
+  }
+
+  test("C59 hooks and user-defined operators are found by annotation, unless they are switched off") {
+    val base = options.copy(operatorHooks = options.operatorHooks.init).skip("Relu")
+    def as(operator: String): ImportOptions =
+      base.onNode("squash", ImportHook.prepare(_.withOperator("org.example", operator).withInputs("clipped")))
+    val clipped = input.toSeq.map(x => math.max(-4f, math.min(4f, x * 2.5f)))
+    val plain = base.onNode(
+      "squash",
+      ImportHook.prepare(_.withOperator("org.example", "Found").withoutAttribute("power").withInputs("clipped"))
+    )
+    assertEquals(run(Onnx.importModel(path, plain)), clipped.map(_ * 3f))
+    assertEquals(run(Onnx.importModel(path, as("Power"))), clipped.map(x => x * x))
+    val off = intercept[MXNetError](Onnx.importModel(path, as("Found").withoutAnnotatedHooks()))
+    assert(off.getMessage.contains("Found"), off.getMessage)
+  }
+
+  test("Java imports with hooks") {
+    assertEquals(run(JavaImport.of(path)), input.toSeq.map(x => math.max(-4f, math.min(4f, x * 2.5f)) * 2f))
+  }
+}
