@@ -1,0 +1,262 @@
+//! The fuzz targets' corpus and mutations of it, without a fuzzer: the same ones at every run, or for FERROMX_FUZZ_SECONDS as many as
+//! that time allows, from other seeds. What a fuzzer finds becomes a file of the corpus.
+
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+use std::panic;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ferromx_interop::onnx::proto::{AttributeProto, GraphProto, ModelProto, TensorProto};
+use prost::Message;
+
+/// A generator of the numbers that decide what is mutated.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n.max(1) as u64) as usize
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        items.get(self.below(items.len()))
+    }
+}
+
+/// The files of a target's corpus, by name. That of our own formats is what the tests of reading them have.
+fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
+    let (directory, suffix) = match kind {
+        "onnx" => ("fuzz/corpus/onnx", ".onnx"),
+        "symbol" => ("../../tests/oracle/fixtures", "-symbol.json"),
+        _ => ("../../tests/oracle/fixtures", ".params"),
+    };
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| {
+        let path = entry.unwrap().path();
+        (path.file_name().unwrap().to_string_lossy().into_owned(), path)
+    });
+    let mut files: Vec<_> = files
+        .filter(|(name, _)| name.ends_with(suffix))
+        .map(|(name, path)| (name, std::fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+/// Numbers at which code breaks.
+const EDGES: [i64; 16] =
+    [0, 1, -1, 2, -2, 3, 7, 64, 1 << 20, i32::MAX as i64, i32::MIN as i64, 1 << 32, i64::MAX, i64::MIN, i64::MAX - 1, -7];
+
+/// Changes some bytes.
+fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[(String, Vec<u8>)]) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(5) {
+            _ if bytes.is_empty() => bytes.push(random.below(256) as u8),
+            0 => bytes[at] = random.below(256) as u8,
+            1 => bytes[at] ^= 1 << random.below(8),
+            2 => bytes.truncate(at),
+            3 => drop(bytes.remove(at)),
+            _ => {
+                let Some((_, other)) = random.pick(others) else { continue };
+                let from = random.below(other.len());
+                let part = &other[from..(from + random.below(40)).min(other.len())];
+                bytes.splice(at..at, part.iter().copied());
+            }
+        }
+    }
+}
+
+fn tensor(random: &mut Random, t: &mut TensorProto) {
+    match random.below(4) {
+        0 => t.data_type = random.below(24) as i32,
+        1 => {
+            if let Some(i) = (!t.dims.is_empty()).then(|| random.below(t.dims.len())) {
+                t.dims[i] = EDGES[random.below(EDGES.len())];
+            }
+        }
+        2 => t.int64_data.iter_mut().for_each(|x| *x = EDGES[random.below(EDGES.len())]),
+        _ => {
+            // Numbers of a shape, an axis, a limit: eight bytes each as a rule.
+            if let Some(raw) = &t.raw_data {
+                let mut raw = raw.to_vec();
+                let at = random.below(raw.len()) / 8 * 8;
+                let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
+                raw.iter_mut().skip(at).zip(edge).for_each(|(x, e)| *x = e);
+                t.raw_data = Some(raw.into());
+            }
+        }
+    }
+}
+
+fn attribute(random: &mut Random, a: &mut AttributeProto) {
+    let edge = EDGES[random.below(EDGES.len())];
+    match random.below(6) {
+        0 => a.i = a.i.map(|_| edge),
+        1 => a.f = a.f.map(|_| [0.0, -1.0, f32::NAN, f32::INFINITY, 1e30][random.below(5)]),
+        2 => {
+            if let Some(i) = (!a.ints.is_empty()).then(|| random.below(a.ints.len())) {
+                a.ints[i] = edge;
+            }
+        }
+        3 => drop(a.ints.pop()),
+        4 => a.ints.push(edge),
+        _ => {
+            if let Some(t) = a.t.as_mut() {
+                tensor(random, t);
+            }
+        }
+    }
+    if let Some(g) = a.g.as_mut() {
+        graph(random, g, &[]);
+    }
+}
+
+/// Changes parts of a graph, so that it stays a graph.
+fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
+    let values: Vec<String> =
+        g.input.iter().map(|i| i.name.clone()).chain(g.node.iter().flat_map(|n| n.output.clone())).collect();
+    let node = (!g.node.is_empty()).then(|| random.below(g.node.len()));
+    match (random.below(9), node) {
+        (0, Some(n)) => {
+            // Another operator on the same inputs.
+            let other = random.pick(others).and_then(|m| m.graph.as_ref()).and_then(|g| g.node.first().cloned());
+            if let Some(other) = other {
+                let old = &g.node[n];
+                g.node[n] = ferromx_interop::onnx::proto::NodeProto {
+                    input: old.input.clone(),
+                    output: old.output.clone(),
+                    ..other
+                };
+            }
+        }
+        (1, Some(n)) => {
+            let i = random.below(g.node[n].input.len());
+            if let (Some(input), Some(value)) = (g.node[n].input.get_mut(i), random.pick(&values)) {
+                input.clone_from(value);
+            }
+        }
+        (2, Some(n)) => drop(g.node[n].input.pop()),
+        (3, Some(n)) => g.node[n].input.push(values.first().cloned().unwrap_or_default()),
+        (4 | 5, Some(n)) => {
+            let i = random.below(g.node[n].attribute.len());
+            if let Some(a) = g.node[n].attribute.get_mut(i) {
+                attribute(random, a);
+            }
+        }
+        (6, _) => {
+            let i = random.below(g.initializer.len());
+            if let Some(t) = g.initializer.get_mut(i) {
+                tensor(random, t);
+            }
+        }
+        (7, _) => {
+            // An input with another shape or type, or an initializer that becomes an input.
+            let i = random.below(g.initializer.len());
+            if i < g.initializer.len() && random.below(2) == 0 {
+                let name = g.initializer.remove(i).name;
+                if let Some(mut input) = g.input.first().cloned() {
+                    input.name = name;
+                    g.input.push(input);
+                }
+            } else if let Some(input) = g.input.first_mut()
+                && let Some(ferromx_interop::onnx::proto::TypeValue::Tensor(t)) =
+                    input.r#type.as_mut().and_then(|t| t.value.as_mut())
+            {
+                t.elem_type = random.below(14) as i32;
+                if random.below(2) == 0 {
+                    t.shape = None;
+                }
+            }
+        }
+        _ => {
+            let i = random.below(g.input.len());
+            if let Some(ferromx_interop::onnx::proto::TypeValue::Tensor(t)) =
+                g.input.get_mut(i).and_then(|i| i.r#type.as_mut()).and_then(|t| t.value.as_mut())
+                && let Some(shape) = t.shape.as_mut()
+                && let Some(dim) = shape.dim.first_mut()
+            {
+                dim.value = Some(ferromx_interop::onnx::proto::DimensionValue::Value(EDGES[random.below(EDGES.len())]));
+            }
+        }
+    }
+}
+
+/// Runs a target on the corpus and on mutations; collects what panicked, and what took long.
+fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Random, &[u8]) -> Vec<u8>) {
+    let files = corpus(kind);
+    let mut wrong = Vec::new();
+    let mut check = |name: &str, bytes: &[u8]| {
+        let started = Instant::now();
+        let failed = panic::catch_unwind(|| target(bytes)).is_err();
+        let took = started.elapsed();
+        if failed || took > Duration::from_secs(10) {
+            let kept = std::env::temp_dir().join(format!("ferromx-{kind}-{}-{}", std::process::id(), wrong.len()));
+            std::fs::write(&kept, bytes).unwrap();
+            wrong.push(format!("{name}: {} ({took:?}), kept as {}", if failed { "panic" } else { "slow" }, kept.display()));
+        }
+        wrong.len() < 20
+    };
+    for (name, bytes) in &files {
+        check(name, bytes);
+    }
+    let seconds = std::env::var("FERROMX_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
+    let until = seconds.map(|s| Instant::now() + Duration::from_secs(s));
+    let seed = if until.is_some() { u64::from(std::process::id()) << 8 } else { 1 };
+    let mut random = Random(seed | 1);
+    for round in 0.. {
+        if until.map_or(round >= rounds, |t| Instant::now() > t) {
+            break;
+        }
+        let (name, bytes) = &files[random.below(files.len())];
+        let bytes = mutate(&mut random, bytes);
+        if !check(&format!("round {round}, {name}"), &bytes) {
+            break;
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn onnx() {
+    let files = corpus("onnx");
+    let models: Vec<ModelProto> = files.iter().filter_map(|(_, b)| ModelProto::decode(b.as_slice()).ok()).collect();
+    hunt("onnx", 3000, targets::onnx, |random, from| {
+        if let (true, Ok(mut model)) = (random.below(4) > 0, ModelProto::decode(from)) {
+            for _ in 0..=random.below(3) {
+                if let Some(g) = model.graph.as_mut() {
+                    graph(random, g, &models);
+                }
+            }
+            return model.encode_to_vec();
+        }
+        let mut changed = from.to_vec();
+        bytes(random, &mut changed, &files);
+        changed
+    });
+}
+
+#[test]
+fn symbol() {
+    let files = corpus("symbol");
+    hunt("symbol", 2000, targets::symbol, |random, from| {
+        let mut changed = from.to_vec();
+        bytes(random, &mut changed, &files);
+        changed
+    });
+}
+
+#[test]
+fn params() {
+    let files = corpus("params");
+    hunt("params", 4000, targets::params, |random, from| {
+        let mut changed = from.to_vec();
+        bytes(random, &mut changed, &files);
+        changed
+    });
+}
