@@ -221,6 +221,35 @@ def graphs():
     scalars = {"root": np.float32(2) ** 0.5, "one": np.float32(1), "half": np.float32(0.5)}
     yield Case("gelu", gelu, {"x": x}, ["y"], {k: np.asarray(v, dtype=np.float32) for k, v in scalars.items()})
     yield Case("constants_and_two_outputs", nodes, {"x": x}, ["z", "m"])
+    make = helper.make_node
+    linear = [make("MatMul", ["x", "w"], ["m"]), make("Add", ["b", "m"], ["y"])]
+    yield Case("Linear, bias first", linear, {"x": x}, ["y"], {"w": numbers((4, 5)), "b": numbers((5,))})
+    erf = [make("Div", ["x", "root"], ["d"]), make("Erf", ["d"], ["e"]), make("Add", ["one", "e"], ["p"])]
+    scalars = {k: np.asarray(v, dtype=np.float32) for k, v in scalars.items()}
+    halved = [make("Mul", ["half", "x"], ["h"]), make("Mul", ["p", "h"], ["y"])]
+    yield Case("Gelu, halved first", erf + halved, {"x": x}, ["y"], scalars)
+    halved = [make("Mul", ["p", "half"], ["h"]), make("Mul", ["h", "x"], ["y"])]
+    yield Case("Gelu, halved last", erf + halved, {"x": x}, ["y"], scalars)
+    parameters = {"gamma": numbers((4,)), "beta": numbers((4,), seed=1), "two": np.float32(2), "eps": np.float32(1e-5)}
+    for opset in (13, 18):
+        # Over the last axis, an attribute before version 18 and an input since.
+        axes = {"axes": [-1]} if opset < 18 else {}
+        mean = lambda x, y: make("ReduceMean", [x] + ([] if opset < 18 else ["last"]), [y], **axes)
+        normal = [
+            mean("x", "m"),
+            make("Sub", ["x", "m"], ["c"]),
+            make("Pow", ["c", "two"], ["s"]),
+            mean("s", "v"),
+            make("Add", ["v", "eps"], ["a"]),
+            make("Sqrt", ["a"], ["r"]),
+            make("Div", ["c", "r"], ["n"]),
+            make("Mul", ["n", "gamma"], ["g"]),
+            make("Add", ["g", "beta"], ["y"]),
+        ]
+        constants = parameters | ({} if opset < 18 else {"last": ints(-1)})
+        constants = {k: np.asarray(v) for k, v in constants.items()}
+        yield Case(f"LayerNorm of opset {opset}", normal, {"x": x}, ["y"], constants, opset=opset)
+    yield Case("LayerNorm with its centre", normal, {"x": x}, ["y", "c"], constants, opset=18)
 
 
 def losses():
@@ -302,6 +331,47 @@ def control():
     )
     scan = helper.make_node("Scan", ["x0", "xs"], ["last", "all"], body=step, num_scan_inputs=1)
     yield Case("Scan", [scan], {"x0": numbers((2,)), "xs": numbers((3, 2))}, ["last", "all"])
+    # Decided by the data.
+    for positive in (True, False):
+        x = np.abs(numbers((3,))) * (1 if positive else -1)
+        test = [helper.make_node("ReduceSum", ["x"], ["t"], keepdims=0), helper.make_node("Greater", ["t", "zero"], ["c"])]
+        yield Case("If of data", test + [node], {"x": x.astype(np.float32)}, ["y"], {"zero": np.float32(0)})
+    more = helper.make_graph(
+        [
+            helper.make_node("Add", ["v", "step"], ["w"]),
+            helper.make_node("ReduceSum", ["w"], ["t"], keepdims=0),
+            helper.make_node("Less", ["t", "limit"], ["d"]),
+        ],
+        "more",
+        [helper.make_tensor_value_info("i", 7, ()), helper.make_tensor_value_info("c", 9, ()), f("v", (3,))],
+        [helper.make_tensor_value_info("d", 9, ()), f("w", (3,))],
+    )
+    outside = [helper.make_node("Abs", ["x"], ["step"])]
+    until = helper.make_node("Loop", ["", "always", "x"], ["last"], body=more)
+    given = {"always": np.array(True), "limit": np.float32(20)}
+    yield Case("Loop until", outside + [until], {"x": numbers((3,))}, ["last"], given)
+    counted = helper.make_graph(
+        [helper.make_node("Mul", ["v", "step"], ["w"]), helper.make_node("Identity", ["c"], ["d"])],
+        "counted",
+        [helper.make_tensor_value_info("i", 7, ()), helper.make_tensor_value_info("c", 9, ()), f("v", (3,))],
+        [helper.make_tensor_value_info("d", 9, ()), f("w", (3,))],
+    )
+    length = [helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0), helper.make_node("Cast", ["m"], ["n"], to=7)]
+    rounds = helper.make_node("Loop", ["n", "", "x"], ["last"], body=counted)
+    yield Case("Loop of a computed length", length + outside + [rounds], {"x": np.float32([1.5, 3.5, 0.5])}, ["last"])
+    turned = helper.make_node(
+        "Scan", ["x0", "xs"], ["last", "all"], body=step, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1],
+        scan_input_directions=[1], scan_output_directions=[1],
+    )
+    yield Case("Scan of 300 steps", [turned], {"x0": numbers((2,)), "xs": numbers((2, 300))}, ["last", "all"])
+    single = helper.make_graph(
+        [helper.make_node("Add", ["state", "in"], ["next"]), helper.make_node("Mul", ["in", "in"], ["out"])],
+        "single",
+        [f("state"), f("in")],
+        [f("next"), f("out")],
+    )
+    sums = helper.make_node("Scan", ["x0", "xs"], ["last", "all"], body=single, num_scan_inputs=1)
+    yield Case("Scan of numbers", [sums], {"x0": np.float32(1), "xs": numbers((260,))}, ["last", "all"])
 
 
 FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control]}

@@ -1,6 +1,7 @@
 //! Builds our graph: adds operators by descriptor, infers what can be known, computes what is constant.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -11,7 +12,7 @@ use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
 use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
-use ferromx_runtime::symbol::{AtomicSymbol, OpCall, Symbol, attach};
+use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
 
 use super::symbolic::{self, Dims};
 use crate::error::{Error, Result};
@@ -19,6 +20,8 @@ use crate::ir::Value;
 
 /// Elements that a constant may grow to where its operator makes more than it is given, such as a tensor of zeros.
 const MAX_GROWN: usize = 1 << 24;
+/// Elements of a tensor: more than any array has, and few enough for operators to calculate with shapes.
+const MAX_ELEMENTS: i64 = 1 << 36;
 /// Elements of an array of whole numbers whose unknown elements are followed through the graph.
 const MAX_FOLLOWED: usize = 1 << 10;
 
@@ -38,6 +41,8 @@ pub struct TensorInfo {
     pub dims: Option<Dims>,
     /// Its elements where they are whole numbers and only some of them are known.
     pub partly: Option<NDArray>,
+    /// Whether it is a parameter of the model, which may be trained.
+    pub is_parameter: bool,
 }
 
 /// The graph so far.
@@ -47,18 +52,26 @@ pub struct Builder {
     /// Whether random numbers are drawn while the graph is built: when a model is executed by folding it.
     executing: bool,
     next_dim: i64,
+    /// The inner graphs that operators are added to, the innermost one last: name, and the first tensor of it.
+    inner: Vec<(String, usize)>,
 }
+
+/// The attribute that tells which inner graph an operator belongs to.
+const INNER: &str = "__subgraph_name__";
 
 /// Whether equal inputs always give equal outputs.
 fn is_pure(def: &OpDef) -> bool {
     !def.random && !matches!(def.forward, Forward::Host(_)) && def.name != "Custom"
 }
 
-/// The attributes of a variable of a known shape and type. Shapes that mean something else in legacy semantics are left out.
+/// The attributes of a variable of a known shape and type.
 fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
     let mut attrs = Attrs::new();
-    if shape.is_known() && !shape.dims().contains(&0) && !shape.dims().is_empty() {
-        attrs.insert("__shape__".into(), Value::from(shape.dims().to_vec()).to_string());
+    if shape.is_known() {
+        // Without dimensions, or with one of 0, a shape means something else in legacy semantics.
+        let plain = !shape.dims().contains(&0) && !shape.dims().is_empty();
+        let key = if plain { "__shape__" } else { "__np_shape__" };
+        attrs.insert(key.into(), Value::from(shape.dims().to_vec()).to_string());
     }
     if let Some(dtype) = dtype {
         attrs.insert("__dtype__".into(), dtype.code().to_string());
@@ -66,10 +79,33 @@ fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
     attrs
 }
 
+/// Operators of two tensors with those that have a number in place of the second, and of the first.
+const WITH_NUMBER: [(&str, &str, &str); 9] = [
+    ("_npi_add", "_plus_scalar", "_plus_scalar"),
+    ("_npi_subtract", "_minus_scalar", "_rminus_scalar"),
+    ("_npi_multiply", "_mul_scalar", "_mul_scalar"),
+    ("broadcast_div", "_div_scalar", "_rdiv_scalar"),
+    ("_npi_true_divide", "_div_scalar", "_rdiv_scalar"),
+    ("_npi_power", "_power_scalar", "_rpower_scalar"),
+    ("broadcast_maximum", "_maximum_scalar", "_maximum_scalar"),
+    ("broadcast_minimum", "_minimum_scalar", "_minimum_scalar"),
+    ("broadcast_add", "_plus_scalar", "_plus_scalar"),
+];
+
+/// Refuses shapes that no array can have.
+pub(super) fn check_shape(shape: &Shape) -> Result<()> {
+    let mut known = shape.dims().iter().filter(|d| **d > 0);
+    let elements = known.try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
+    match elements {
+        Some(_) => Ok(()),
+        None => Err(Error::value(format!("no array is as large as the shape {shape} says"))),
+    }
+}
+
 impl Builder {
     /// An empty graph. With `executing` everything is computed at once, random numbers too.
     pub fn new(executing: bool) -> Builder {
-        Builder { tensors: Vec::new(), names: HashSet::new(), executing, next_dim: 0 }
+        Builder { tensors: Vec::new(), names: HashSet::new(), executing, next_dim: 0, inner: Vec::new() }
     }
 
     /// Whether everything is computed at once.
@@ -105,7 +141,7 @@ impl Builder {
         let attrs = described(&shape, dtype);
         let symbol = Some(Symbol::variable(&name, attrs));
         let dims = dims.or_else(|| self.named_dims(&shape));
-        self.push(TensorInfo { name, symbol, shape, dtype, value: None, dims, partly: None })
+        self.push(TensorInfo { name, symbol, shape, dtype, value: None, dims, partly: None, is_parameter: false })
     }
 
     /// A tensor whose elements are known. It becomes a parameter of the graph if an operator needs it.
@@ -113,7 +149,31 @@ impl Builder {
         let (shape, dtype) = (value.shape().clone(), value.dtype());
         let dims = Some(Dims::from_slice(shape.dims()));
         let name = name.to_string();
-        self.push(TensorInfo { name, symbol: None, shape, dtype: Some(dtype), value: Some(value), dims, partly: None })
+        self.push(TensorInfo { name, symbol: None, shape, dtype: Some(dtype), value: Some(value), dims, partly: None, is_parameter: false })
+    }
+
+    /// A parameter of the model: a constant that stays a variable, since it may be trained.
+    pub fn parameter(&mut self, name: &str, value: NDArray) -> usize {
+        let handle = self.constant(name, value);
+        self.tensors[handle].is_parameter = true;
+        handle
+    }
+
+    /// The operator with a number in place of one of two inputs, if that is a constant that broadcasts to the other.
+    fn with_number(&self, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
+        let (_, second, first) = WITH_NUMBER.iter().find(|(name, ..)| *name == op)?;
+        let [Value::Handle(a), Value::Handle(b)] = inputs else { return None };
+        let number = |constant: usize, other: usize| {
+            let (c, o) = (&self.tensors[constant], &self.tensors[other]);
+            let value = c.value.as_ref().filter(|v| v.len() == 1 && !c.is_parameter && v.dtype().is_float())?;
+            let fits = o.value.is_none() && c.dtype == o.dtype && o.shape.ndim().is_some_and(|n| n >= value.shape().dims().len());
+            let x = value.to_vec_as::<f64>().ok()?[0];
+            (fits && x.is_finite()).then_some(x)
+        };
+        match number(*b, *a) {
+            Some(x) => Some((second, *a, x)),
+            None => number(*a, *b).map(|x| (*first, *b, x)),
+        }
     }
 
     /// Whole numbers of which some stand for unknown dimensions.
@@ -184,6 +244,9 @@ impl Builder {
     /// # Errors
     /// Inputs and parameters that the operator does not take.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        if let (true, Some((op, data, x))) = (params.is_empty(), self.with_number(op, inputs)) {
+            return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
+        }
         let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
         let attrs = given.map(|(key, value)| (key.to_string(), value.to_string())).collect();
         self.apply_with(op, name, inputs, attrs, &[])
@@ -289,11 +352,16 @@ impl Builder {
         graphs: &[Symbol],
     ) -> Result<Vec<usize>> {
         let (shapes, dims) = self.infer_shapes(call, name, ins)?;
+        shapes.iter().try_for_each(check_shape)?;
         let dtypes = self.infer_dtypes(call, name, ins)?;
         let partly = self.follow(call, ins)?;
         let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
         let name = self.unique(name);
-        let symbol = AtomicSymbol::new(call.name, attrs.clone())?.compose(&name, &symbols, None)?;
+        let mut atomic = AtomicSymbol::new(call.name, attrs.clone())?;
+        if let Some((inner, _)) = self.inner.last() {
+            atomic.set_attr(INNER, inner);
+        }
+        let symbol = atomic.compose(&name, &symbols, None)?;
         let mut outs = Vec::new();
         for (k, (shape, dims)) in shapes.into_iter().zip(dims).take(symbol.num_outputs()).enumerate() {
             let dims = match dims {
@@ -312,7 +380,7 @@ impl Builder {
                 continue;
             }
             let symbol = Some(symbol.output(k)?);
-            outs.push(self.push(TensorInfo { name: name.clone(), symbol, shape, dtype, value: None, dims, partly }));
+            outs.push(self.push(TensorInfo { name: name.clone(), symbol, shape, dtype, value: None, dims, partly, is_parameter: false }));
         }
         Ok(outs)
     }
@@ -370,6 +438,44 @@ impl Builder {
             }
         }
         symbolic::follow(call, values)
+    }
+
+    /// From now on operators belong to an inner graph, until [`Builder::leave`].
+    pub fn enter(&mut self, wanted: &str) -> usize {
+        let name = self.unique(&format!("{wanted}/graph"));
+        self.inner.push((name, self.tensors.len()));
+        self.inner.len()
+    }
+
+    /// Ends an inner graph and those inside of it. What is known of its dimensions is of no use outside.
+    pub fn leave(&mut self, level: usize) {
+        if let Some((_, first)) = self.inner.drain(level.saturating_sub(1)..).next() {
+            self.tensors[first..].iter_mut().for_each(|t| t.dims = None);
+        }
+    }
+
+    /// A copy of a tensor by an operator, also of a constant.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub fn copy(&mut self, name: &str, handle: usize) -> Result<usize> {
+        let call = self.call("_copy", &Attrs::new(), 1, &[])?;
+        Ok(self.add(&call, &Attrs::new(), name, &[handle], &[])?[0])
+    }
+
+    /// The tensor that an operator's output is.
+    pub fn handle_of(&self, entry: &NodeEntry) -> Option<usize> {
+        let is = |symbol: &Symbol| match symbol.entries() {
+            [e] => Arc::ptr_eq(&e.node, &entry.node) && e.index == entry.index,
+            _ => false,
+        };
+        self.tensors.iter().position(|t| t.symbol.as_ref().is_some_and(is))
+    }
+
+    /// The tensor that the variable of a name stands for.
+    pub fn variable(&self, name: &str) -> Option<usize> {
+        let is = |symbol: &Symbol| symbol.entries().first().is_some_and(|e| e.node.is_variable());
+        self.tensors.iter().position(|t| t.name == name && t.symbol.as_ref().is_some_and(is))
     }
 
     /// The shape of a tensor as a tensor of 64-bit integers: dimensions `start..end`.

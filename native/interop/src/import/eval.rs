@@ -1,6 +1,6 @@
 //! Applies a process: matches its pattern against nodes, then makes its recipe.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Importer;
 use super::order::Wiring;
@@ -36,6 +36,18 @@ pub struct Surroundings<'a, 'g> {
     pub wiring: &'a Wiring<'g>,
 }
 
+/// Operators whose two inputs may be written in either order.
+const COMMUTATIVE: [&str; 2] = ["Add", "Mul"];
+
+/// A process that is matched.
+struct Match<'m, 'g, 'p> {
+    around: &'m Surroundings<'m, 'g>,
+    domain: &'p str,
+    names: Names<'p>,
+    /// Values inside of the pattern, each with the places where the pattern uses it: a node and its input.
+    inner: HashMap<&'g str, HashSet<(*const Node, usize)>>,
+}
+
 /// Whether the pattern of a process fits a node; gives the values of its names. A text says why it does not fit.
 pub fn matches<'p>(
     importer: &mut Importer<'_>,
@@ -43,72 +55,124 @@ pub fn matches<'p>(
     node: &Node,
     process: &'p Process,
 ) -> Result<Result<Names<'p>, String>> {
-    let mut names = Names::new();
-    if let Err(why) = fits(importer, around, node, &process.left, &process.domain, &mut names, true)? {
+    let (names, inner) = (Names::new(), HashMap::new());
+    let mut matching = Match { around, domain: &process.domain, names, inner };
+    if let Err(why) = fits(importer, &mut matching, node, &process.left, true)? {
         return Ok(Err(why));
     }
-    Ok(Ok(names))
+    // What others use must be there.
+    for (value, places) in &matching.inner {
+        if around.wiring.uses.get(value) != Some(&places.len()) {
+            return Ok(Err(format!("the value '{value}' inside of it has other uses")));
+        }
+    }
+    Ok(Ok(matching.names))
 }
 
 fn fits<'p>(
     importer: &mut Importer<'_>,
-    around: &Surroundings<'_, '_>,
+    matching: &mut Match<'_, '_, 'p>,
     node: &Node,
     pattern: &'p Call,
-    domain: &str,
-    names: &mut Names<'p>,
     root: bool,
 ) -> Result<Result<(), String>> {
-    if node.op != pattern.name || node.domain != domain {
+    if node.op != pattern.name || node.domain != matching.domain {
         return Ok(Err(format!("{} is no {}", node.label(), pattern.name)));
     }
     let variadic = matches!(pattern.args.last(), Some(Expr::Name(_, Arity::Many)));
     if !variadic && node.inputs.iter().skip(pattern.args.len()).any(|i| !i.is_empty()) {
         return Ok(Err(format!("it has {} inputs", node.inputs.len())));
     }
+    let nested = pattern.args.iter().any(|e| !matches!(e, Expr::Name(..)));
+    let orders: &[[usize; 2]] = match COMMUTATIVE.contains(&node.op.as_str()) && pattern.args.len() == 2 && nested {
+        true => &[[0, 1], [1, 0]],
+        false => &[[0, 1]],
+    };
+    let before = (matching.names.clone(), matching.inner.clone());
+    let mut found = Ok(());
+    for order in orders {
+        (matching.names, matching.inner) = before.clone();
+        found = inputs(importer, matching, node, pattern, *order)?;
+        if found.is_ok() {
+            break;
+        }
+    }
+    match found {
+        Ok(()) => attributes(importer, node, pattern, &mut matching.names, root),
+        Err(why) => Ok(Err(why)),
+    }
+}
+
+/// Fits the inputs of a pattern; the first two are those of the node at the places that `order` says.
+fn inputs<'p>(
+    importer: &mut Importer<'_>,
+    matching: &mut Match<'_, '_, 'p>,
+    node: &Node,
+    pattern: &'p Call,
+    order: [usize; 2],
+) -> Result<Result<(), String>> {
     for (i, part) in pattern.args.iter().enumerate() {
+        let i = order.get(i).copied().unwrap_or(i);
         let input = node.inputs.get(i).map_or("", String::as_str);
         match part {
             Expr::Name(name, Arity::Many) => {
                 let rest = node.inputs.get(i..).unwrap_or(&[]);
                 let items = rest.iter().map(|n| importer.value(n)).collect::<Result<_>>()?;
-                names.insert(name, Value::List(items));
+                matching.names.insert(name, Value::List(items));
             }
             Expr::Name(name, arity) => {
                 if input.is_empty() && *arity == Arity::One {
                     return Ok(Err(format!("its input {name} is absent")));
                 }
                 let value = importer.value(input)?;
-                if names.get(name.as_str()).is_some_and(|earlier| *earlier != value) {
+                if matching.names.get(name.as_str()).is_some_and(|earlier| *earlier != value) {
                     return Ok(Err(format!("{name} is not the same tensor twice")));
                 }
-                names.insert(name, value);
+                matching.names.insert(name, value);
             }
             Expr::Call(inner) => {
-                let Some(producer) = around.wiring.producer.get(input).map(|p| &around.graph.nodes[*p]) else {
-                    return Ok(Err(format!("no {} makes its input {i}", inner.name)));
-                };
-                // What others use must be there, and only first outputs are followed.
-                if importer.made_by_hook(input) {
-                    return Ok(Err(format!("a hook made {}", producer.label())));
-                }
-                let alone = around.wiring.uses.get(input) == Some(&1) && producer.outputs[0] == input;
-                if !alone {
-                    return Ok(Err(format!("{} has other uses", producer.label())));
-                }
-                if let Err(why) = fits(importer, around, producer, inner, domain, names, false)? {
+                if let Err(why) = producer(importer, matching, node, inner, i)? {
                     return Ok(Err(why));
                 }
             }
             literal => {
                 let Some(expected) = constant(literal) else { return Ok(Err("the pattern is no value".into())) };
-                if importer.known_number(input)?.is_none_or(|x| expected.number() != Some(x)) {
+                if importer.known_number(input)?.is_none_or(|x| !close(&expected, x)) {
                     return Ok(Err(format!("its input {i} is not {expected}")));
                 }
             }
         }
     }
-    attributes(importer, node, pattern, names, root)
+    Ok(Ok(()))
+}
+
+/// Whether a constant is a number of the pattern, as far as single precision tells.
+fn close(expected: &Value, x: f64) -> bool {
+    expected.number().is_some_and(|e| e == x || (matches!(expected, Value::Float(_)) && (e - x).abs() <= 1e-6 * e.abs()))
+}
+
+/// Fits an inner operator of a pattern to what makes an input of a node.
+fn producer<'p>(
+    importer: &mut Importer<'_>,
+    matching: &mut Match<'_, '_, 'p>,
+    node: &Node,
+    inner: &'p Call,
+    i: usize,
+) -> Result<Result<(), String>> {
+    let Surroundings { graph, wiring } = *matching.around;
+    let made = node.inputs.get(i).and_then(|input| wiring.producer.get_key_value(input.as_str()));
+    let Some((value, producer)) = made.map(|(value, p)| (*value, &graph.nodes[*p])) else {
+        return Ok(Err(format!("no {} makes its input {i}", inner.name)));
+    };
+    // Only first outputs are followed.
+    if producer.outputs[0] != value {
+        return Ok(Err(format!("{} makes it as another output", producer.label())));
+    }
+    if importer.made_by_hook(value) {
+        return Ok(Err(format!("a hook made {}", producer.label())));
+    }
+    matching.inner.entry(value).or_default().insert((std::ptr::from_ref(node), i));
+    fits(importer, matching, producer, inner, false)
 }
 
 fn constant(e: &Expr) -> Option<Value> {

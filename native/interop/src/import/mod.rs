@@ -4,6 +4,7 @@
 //! makes operators of ours. What is constant is computed on the spot, so that a graph whose inputs all have values is executed by
 //! being imported: [`execute`] runs models in that way whose shapes depend on their data.
 
+mod bodies;
 mod builder;
 mod eval;
 mod hooks;
@@ -18,6 +19,7 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
 
+pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
 use eval::Surroundings;
 pub use eval::{Names, Scope};
@@ -166,7 +168,7 @@ impl<'t> Importer<'t> {
         for (name, tensor) in &graph.constants {
             match tensor.to_array() {
                 Ok(array) => {
-                    let handle = self.builder.constant(name, array);
+                    let handle = self.builder.parameter(name, array);
                     scope.insert(name.clone(), Some(Value::Handle(handle)));
                 }
                 Err(e) => {
@@ -359,6 +361,10 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
                 importer.problems.extend(Error::value(text).at(place));
                 continue;
             }
+        }
+        if let Err(e) = builder::check_shape(&shape) {
+            importer.problems.extend(e.at(place));
+            continue;
         }
         let dims = shape.ndim_is_known().then(|| {
             let dims =

@@ -6,6 +6,7 @@
 mod control;
 mod elements;
 mod lists;
+mod loops;
 mod recurrent;
 mod resize;
 mod tensors;

@@ -65,6 +65,8 @@ impl<T: Clone> std::ops::IndexMut<ferromx_core::grad::Entry> for Entries<T> {
 
 /// Attribute in which a variable carries its shape.
 const SHAPE_ATTR: &str = "__shape__";
+/// The same in numpy semantics, whatever those of the thread are: for shapes without dimensions, or with dimensions of 0.
+const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
 /// Attribute in which a variable carries its type code.
 const DTYPE_ATTR: &str = "__dtype__";
 
@@ -110,19 +112,24 @@ fn made_of_nothing(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     made.iter().enumerate().try_for_each(|(k, shape)| io.assign_out(k, shape))
 }
 
+/// The shape that a variable carries.
+fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
+    let parse = |text: &String| text.parse::<Shape>().map_err(|e: String| node_error(node, Error::Value(e)));
+    if let Some(text) = node.attrs.get(NUMPY_SHAPE_ATTR) {
+        return parse(text);
+    }
+    node.attrs.get(SHAPE_ATTR).map_or(Ok(Shape::unknown()), |text| Ok(Shape::from_legacy(parse(text)?.dims())))
+}
+
 /// Completes the shapes that `known` holds; what cannot be inferred stays partly unknown.
 ///
 /// # Errors
 /// Shapes that contradict each other; the message names operator, node and argument.
 pub fn shapes(graph: &Graph, mut known: Entries<Shape>) -> Result<Entries<Shape>> {
     for (i, node) in graph.nodes.iter().enumerate() {
-        if let (Action::Variable, Some(text)) = (&node.action, node.attrs.get(SHAPE_ATTR)) {
-            let hint: Shape = text.parse().map_err(|e: String| node_error(node, Error::Value(e)))?;
-            let hint = Shape::from_legacy(hint.dims());
-            let slot = &mut known[crate::graph::entry(i, 0)];
-            if !slot.ndim_is_known() {
-                *slot = hint;
-            }
+        let slot = &mut known[crate::graph::entry(i, 0)];
+        if !slot.ndim_is_known() && matches!(node.action, Action::Variable) {
+            *slot = shape_of_variable(node)?;
         }
     }
     fixpoint(graph, |i| {

@@ -1,5 +1,5 @@
-//! Rules for graphs inside of operators. What they run is known when the graph is made, or when the model is executed node by node; then
-//! branches are put in place and loops are unrolled.
+//! Rules for graphs inside of operators. Where it is known what they run, branches are put in place and loops are unrolled; otherwise
+//! they become operators with graphs, see [`loops`].
 
 use std::collections::HashMap;
 
@@ -7,16 +7,20 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 
-use super::{Rule, handle, int, list};
+use super::{Rule, handle, int, list, loops};
 use crate::error::{Error, Result};
 use crate::import::Scope;
 use crate::ir::{Graph, Value};
 
 pub(super) static RULES: &[Rule] = &[
     Rule::new("branch", "(condition, then, otherwise) -> tensors", "The outputs of one of two graphs.", |s, a| {
-        let condition = truth(s, &a[0])?;
-        let graph = graph(a, if condition { 1 } else { 2 })?;
-        Ok(Value::List(s.importer.graph(&graph, HashMap::new())?))
+        let (then, otherwise) = (graph(a, 1)?, graph(a, 2)?);
+        let chosen = match truth(s, &a[0]) {
+            Ok(condition) => if condition { then } else { otherwise },
+            Err(Error::NeedsValue(_)) => return loops::branch(s, &a[0], [&then, &otherwise]),
+            Err(e) => return Err(e),
+        };
+        Ok(Value::List(s.importer.graph(&chosen, HashMap::new())?))
     }),
     Rule::new(
         "looped",
@@ -34,7 +38,7 @@ pub(super) static RULES: &[Rule] = &[
 ];
 
 /// Rounds of a loop that is unrolled into a graph.
-const MAX_UNROLLED: i64 = 4096;
+const MAX_UNROLLED: i64 = 256;
 /// Rounds of a loop that is executed.
 const MAX_EXECUTED: i64 = 100_000_000;
 
@@ -65,7 +69,7 @@ fn constant<T: ferromx_core::dtype::Element>(s: &mut Scope<'_, '_>, x: T) -> Res
 }
 
 /// Runs a body on values for its inputs.
-fn round(s: &mut Scope<'_, '_>, body: &Graph, values: Vec<Value>) -> Result<Vec<Value>> {
+pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: Vec<Value>) -> Result<Vec<Value>> {
     if body.inputs.len() != values.len() {
         return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
     }
@@ -90,10 +94,24 @@ fn joined(s: &mut Scope<'_, '_>, parts: Vec<Value>, axis: i64, body: &Graph, out
 
 fn looped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let body = graph(args, 3)?;
-    let trips = match &args[0] {
-        Value::None => i64::MAX,
-        value => known(s, value)?.to_vec_as::<i64>()?.first().copied().unwrap_or_default(),
+    let most = match &args[0] {
+        Value::None => Ok(i64::MAX),
+        value => known(s, value).and_then(|a| Ok(a.to_vec::<i64>()?.first().copied().unwrap_or_default())),
     };
+    let unrolled = match &most {
+        Ok(trips) => unrolled(s, args, &body, *trips),
+        Err(e) => Err(e.clone()),
+    };
+    match unrolled {
+        Err(Error::NeedsValue(_)) if !s.importer.builder.is_executing() => {
+            loops::looped(s, &args[0], &args[1], list(args, 2)?, &body, most.ok().filter(|_| args[0] != Value::None))
+        }
+        made => made,
+    }
+}
+
+/// A loop of so many rounds at most, each put in place.
+fn unrolled(s: &mut Scope<'_, '_>, args: &[Value], body: &Graph, trips: i64) -> Result<Value> {
     let mut condition = args[1].clone();
     let mut values = list(args, 2)?.to_vec();
     let carried = values.len();
@@ -108,7 +126,7 @@ fn looped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         }
         let given = if condition == Value::None { constant(s, true)? } else { condition.clone() };
         let counter = constant(s, i)?;
-        let mut outputs = round(s, &body, [counter, given].into_iter().chain(values).collect())?;
+        let mut outputs = round(s, body, [counter, given].into_iter().chain(values).collect())?;
         let rest = outputs.split_off(1 + carried);
         made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
         values = outputs.split_off(1);
@@ -119,7 +137,7 @@ fn looped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         i += 1;
     }
     for (k, parts) in made.into_iter().enumerate() {
-        values.push(joined(s, parts, 0, &body, 1 + carried + k)?);
+        values.push(joined(s, parts, 0, body, 1 + carried + k)?);
     }
     Ok(Value::List(values))
 }
@@ -139,24 +157,23 @@ fn scanned(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is not known".into()))?;
         let axis = Shape::axis(option(0, k), rank)?;
         let n = shape.dim(axis);
-        if n < 0 {
-            return Err(Error::NeedsValue(
-                "the length of a scanned input is not known: give the shapes of the inputs".into(),
-            ));
-        }
-        if length.is_some_and(|l| l != n) {
+        if n >= 0 && length.is_some_and(|l| l >= 0 && l != n) {
             return Err(Error::value("scanned inputs differ in length"));
         }
-        length = Some(n);
+        length = length.max(Some(n));
         axes.push(axis as i64);
     }
     let length = length.unwrap_or_default();
-    if length > if s.importer.builder.is_executing() { MAX_EXECUTED } else { MAX_UNROLLED } {
-        return Err(Error::NeedsValue(format!("a scan over {length} elements is too long for a graph")));
-    }
     let mut values = states.to_vec();
     let outs = body.outputs.len().checked_sub(values.len());
     let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
+    let executing = s.importer.builder.is_executing();
+    if length < 0 || length > if executing { MAX_EXECUTED } else { MAX_UNROLLED } {
+        let each = sequences.iter().enumerate();
+        let sequences = each.map(|(k, v)| (v.clone(), axes[k], option(1, k) == 1)).collect();
+        let outputs = (0..outs).map(|k| (option(2, k), option(3, k) == 1)).collect();
+        return loops::scanned(s, &loops::Scanned { states, sequences, outputs }, &body);
+    }
     let mut made: Vec<Vec<Value>> = vec![Vec::new(); outs];
     for i in 0..length {
         let mut given = values.clone();

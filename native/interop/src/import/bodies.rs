@@ -1,0 +1,123 @@
+//! Graphs inside of operators whose course is decided when the model runs: branches become `_cond`, loops `_while_loop` and `_foreach`.
+//!
+//! A body is mapped on variables for its inputs. Its operators are marked, so that the graph can be cut out of the one around it; what it
+//! takes from outside becomes an input of the operator.
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::{NodeEntry, Symbol};
+
+use super::{Importer, Scope};
+use crate::error::{Error, Result};
+use crate::ir::Value;
+
+/// A graph that was cut out.
+pub struct Body {
+    symbol: Symbol,
+    /// For each of its variables the tensor that it stands for: one of the body's inputs, or one of the graph around it.
+    inputs: Vec<usize>,
+}
+
+/// The inputs of an operator with graphs, each of which is listed once.
+#[derive(Default)]
+pub struct Operands(Vec<usize>);
+
+impl Operands {
+    /// The place of a tensor among the inputs.
+    pub fn place(&mut self, tensor: usize) -> i64 {
+        let known = self.0.iter().position(|t| *t == tensor);
+        known.unwrap_or_else(|| {
+            self.0.push(tensor);
+            self.0.len() - 1
+        }) as i64
+    }
+
+    /// The inputs.
+    pub fn values(&self) -> Vec<Value> {
+        self.0.iter().map(|t| Value::Handle(*t)).collect()
+    }
+}
+
+impl Body {
+    /// The tensors that its variables stand for, in their order.
+    pub fn inputs(&self) -> &[usize] {
+        &self.inputs
+    }
+}
+
+impl Importer<'_> {
+    /// A variable for an input of a body.
+    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>) -> usize {
+        self.builder.input(name, shape, dtype, None)
+    }
+
+    /// A constant truth value or whole number.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn scalar<T: ferromx_core::dtype::Element>(&mut self, name: &str, x: T) -> Result<Value> {
+        Ok(Value::Handle(self.builder.constant(name, NDArray::from_slice(&[x], &[])?)))
+    }
+}
+
+impl Scope<'_, '_> {
+    /// Makes a body's operators by `make`, and cuts them out of the graph. Also gives the outputs as tensors.
+    ///
+    /// # Errors
+    /// Those of `make`; an output that is no tensor.
+    pub fn body(&mut self, make: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<(Body, Vec<usize>)> {
+        let name = self.name.clone();
+        let level = self.importer.builder.enter(&name);
+        let made = make(self).and_then(|values| self.ends(&name, values));
+        self.importer.builder.leave(level);
+        let (made, outputs) = made?;
+        let builder = &mut self.importer.builder;
+        let symbols: Vec<Symbol> = outputs.iter().map(|h| builder.symbol(*h)).collect();
+        let (symbol, cut) = Symbol::group(&symbols).cut();
+        let outside: HashMap<String, NodeEntry> =
+            cut.iter().filter_map(|s| Some((s.list_outputs().pop()?, s.entries().first()?.clone()))).collect();
+        let mut inputs = Vec::new();
+        for variable in symbol.list_inputs() {
+            let found = match outside.get(&variable) {
+                Some(entry) => builder.handle_of(entry),
+                None => builder.variable(&variable),
+            };
+            let unknown = || Error::value(format!("the input '{variable}' of an inner graph is not known"));
+            inputs.push(found.ok_or_else(unknown)?);
+        }
+        Ok((Body { symbol, inputs }, made))
+    }
+
+    /// The outputs of a body, as they are and each by an operator of its own inside of it.
+    fn ends(&mut self, name: &str, values: Vec<Value>) -> Result<(Vec<usize>, Vec<usize>)> {
+        let (mut made, mut outputs) = (Vec::new(), Vec::new());
+        for value in values {
+            let Value::Handle(h) = value else {
+                return Err(Error::format("an output of an inner graph is no tensor"));
+            };
+            made.push(h);
+            outputs.push(self.importer.builder.copy(&format!("{name}/output"), h)?);
+        }
+        Ok((made, outputs))
+    }
+
+    /// Adds an operator with graphs to the graph and gives its outputs.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub fn with_bodies(
+        &mut self,
+        op: &str,
+        bodies: &[&Body],
+        inputs: &[Value],
+        params: &[(&str, Value)],
+    ) -> Result<Vec<usize>> {
+        let attrs: Attrs = params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let graphs: Vec<Symbol> = bodies.iter().map(|b| b.symbol.clone()).collect();
+        self.importer.builder.apply_with(op, &self.name, inputs, attrs, &graphs)
+    }
+}

@@ -1,0 +1,63 @@
+//! What imported models are made of: sub-graphs as one operator, branches and loops as operators with graphs.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use ferromx_interop::import::{self, ImportOptions};
+use ferromx_interop::onnx::{self, External};
+use serde_json::Value;
+
+/// The operators of a case of the conformance data, imported for open shapes or those that are given.
+fn operators(family: &str, name: &str, options: &ImportOptions) -> HashMap<String, usize> {
+    let path = format!("{}/../../tests/onnx/data/{family}.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let case = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()).find(|c| c["name"] == name).unwrap();
+    let hex = case["model"].as_str().unwrap();
+    let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
+    let model = onnx::read(Bytes::from(bytes), &External::refused()).unwrap();
+    let imported = import::import(&model, options).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let mut counts = HashMap::new();
+    for op in imported.symbol.nodes().iter().filter_map(|n| n.op.as_ref()) {
+        *counts.entry(op.def.name.to_string()).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[test]
+fn what_data_decides_becomes_operators_with_graphs() {
+    let made = |name: &str| operators("control", name, &ImportOptions::default());
+    assert_eq!(made("If of data")["_cond"], 1);
+    assert_eq!(made("Loop until")["_while_loop"], 1);
+    assert_eq!(made("Loop of a computed length")["_while_loop"], 1);
+    assert_eq!(made("Scan of 300 steps")["_foreach"], 1);
+    assert_eq!(made("Scan of numbers")["_foreach"], 1);
+    // What is known is put in place.
+    let scan = made("Scan");
+    assert!(!scan.contains_key("_foreach"), "{scan:?}");
+}
+
+#[test]
+fn sub_graphs_become_one_operator() {
+    for name in ["LayerNorm of opset 13", "LayerNorm of opset 18"] {
+        let made = operators("graphs", name, &ImportOptions::default());
+        assert_eq!((made.len(), made["LayerNorm"]), (1, 1), "{name}: {made:?}");
+    }
+    for name in ["Gelu, halved first", "Gelu, halved last"] {
+        let made = operators("graphs", name, &ImportOptions::default());
+        assert_eq!((made.len(), made["LeakyReLU"]), (1, 1), "{name}: {made:?}");
+    }
+    let made = operators("graphs", "Linear, bias first", &ImportOptions::default());
+    assert_eq!((made.len(), made["FullyConnected"]), (1, 1), "{made:?}");
+    // A value inside that is used elsewhere, too, keeps its operator.
+    let made = operators("graphs", "LayerNorm with its centre", &ImportOptions::default());
+    assert!(!made.contains_key("LayerNorm"), "{made:?}");
+}
+
+#[test]
+fn whole_models_of_open_shape_have_layers_of_ours() {
+    let made = operators("models", "bert", &ImportOptions::default());
+    assert_eq!(made["LayerNorm"], 5, "{made:?}");
+    assert_eq!(made["LeakyReLU"], 2, "{made:?}");
+    let made = operators("models", "attention", &ImportOptions::default());
+    assert_eq!((made["FullyConnected"], made["LayerNorm"]), (4, 1), "{made:?}");
+}
