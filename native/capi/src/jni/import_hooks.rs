@@ -10,7 +10,7 @@ use ferromx_core::shape::Shape;
 use ferromx_interop::import::{HookNode, HookTensor, Hooks, Made, Prepared};
 use ferromx_interop::ir::{Node, Tensor as Constant, Value};
 use ferromx_runtime::imperative::Tensor;
-use jni::objects::{JDoubleArray, JIntArray, JLongArray, JObject, JObjectArray, JString};
+use jni::objects::{JDoubleArray, JLongArray, JObject, JObjectArray, JString};
 use jni::sys::jlong;
 use jni::{Env, JValue, jni_sig, jni_str};
 

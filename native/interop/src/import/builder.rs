@@ -14,7 +14,7 @@ use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
 
-use super::symbolic::{self, Dims};
+use super::symbolic::{self, Dimensions, Dims};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
@@ -51,7 +51,7 @@ pub struct Builder {
     names: HashSet<String>,
     /// Whether random numbers are drawn while the graph is built: when a model is executed by folding it.
     executing: bool,
-    next_dim: i64,
+    dimensions: Dimensions,
     /// The inner graphs that operators are added to, the innermost one last: name, and the first tensor of it.
     inner: Vec<(String, usize)>,
 }
@@ -92,6 +92,20 @@ const WITH_NUMBER: [(&str, &str, &str); 9] = [
     ("broadcast_add", "_plus_scalar", "_plus_scalar"),
 ];
 
+/// Parameters whose whole numbers may be any: places that are cut to what there is, and values.
+const ANY_NUMBER: [&str; 12] = [
+    "begin", "end", "scalar", "a_min", "a_max", "value", "fill_value", "constant_value", "on_value", "off_value", "start", "stop",
+];
+
+/// Whether operators can calculate with the whole numbers of a parameter.
+fn is_moderate(value: &Value) -> bool {
+    match value {
+        Value::Int(i) => (-MAX_ELEMENTS..=MAX_ELEMENTS).contains(i),
+        Value::List(items) => items.iter().all(is_moderate),
+        _ => true,
+    }
+}
+
 /// Refuses shapes that no array can have.
 pub(super) fn check_shape(shape: &Shape) -> Result<()> {
     let mut known = shape.dims().iter().filter(|d| **d > 0);
@@ -105,7 +119,7 @@ pub(super) fn check_shape(shape: &Shape) -> Result<()> {
 impl Builder {
     /// An empty graph. With `executing` everything is computed at once, random numbers too.
     pub fn new(executing: bool) -> Builder {
-        Builder { tensors: Vec::new(), names: HashSet::new(), executing, next_dim: 0, inner: Vec::new() }
+        Builder { tensors: Vec::new(), names: HashSet::new(), executing, dimensions: Dimensions::default(), inner: Vec::new() }
     }
 
     /// Whether everything is computed at once.
@@ -187,8 +201,7 @@ impl Builder {
 
     /// A new name for a dimension that nothing is known of.
     pub fn new_dim(&mut self) -> i64 {
-        self.next_dim += 1;
-        symbolic::unknown(self.next_dim)
+        self.dimensions.fresh()
     }
 
     /// A name for a dimension that has a name in the model.
@@ -244,6 +257,9 @@ impl Builder {
     /// # Errors
     /// Inputs and parameters that the operator does not take.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        if let Some((key, value)) = params.iter().find(|(k, v)| !ANY_NUMBER.contains(k) && !is_moderate(v)) {
+            return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
+        }
         if let (true, Some((op, data, x))) = (params.is_empty(), self.with_number(op, inputs)) {
             return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
         }
@@ -385,7 +401,7 @@ impl Builder {
         Ok(outs)
     }
 
-    fn infer_shapes(&self, call: &OpCall, name: &str, ins: &[usize]) -> Result<(Vec<Shape>, Vec<Option<Dims>>)> {
+    fn infer_shapes(&mut self, call: &OpCall, name: &str, ins: &[usize]) -> Result<(Vec<Shape>, Vec<Option<Dims>>)> {
         let n = call.def.num_outputs(&call.params);
         let infer = |mut shapes: Vec<Shape>| {
             let mut outs = vec![Shape::unknown(); n];
@@ -398,7 +414,7 @@ impl Builder {
         let mut shapes = inferred.clone().unwrap_or_else(|_| vec![Shape::unknown(); n]);
         let dims: Option<Vec<Dims>> = ins.iter().map(|h| self.tensors[*h].dims.clone()).collect();
         let probed = match dims {
-            Some(dims) if !known => symbolic::probe(call.def.name, &dims, &shapes, |sample| infer(sample).ok()),
+            Some(dims) if !known => symbolic::probe(&mut self.dimensions, call.def.name, &dims, &shapes, |sample| infer(sample).ok()),
             _ => vec![None; n],
         };
         // With unknown dimensions a rule may be too strict; then what samples give stands for it.
@@ -425,7 +441,7 @@ impl Builder {
     }
 
     /// Follows whole numbers, of which some stand for unknown dimensions, through an operator.
-    fn follow(&self, call: &OpCall, ins: &[usize]) -> Result<Option<NDArray>> {
+    fn follow(&mut self, call: &OpCall, ins: &[usize]) -> Result<Option<NDArray>> {
         if !ins.iter().any(|h| self.tensors[*h].partly.is_some()) {
             return Ok(None);
         }
@@ -437,7 +453,7 @@ impl Builder {
                 None => return Ok(None),
             }
         }
-        symbolic::follow(call, values)
+        symbolic::follow(&mut self.dimensions, call, values)
     }
 
     /// From now on operators belong to an inner graph, until [`Builder::leave`].

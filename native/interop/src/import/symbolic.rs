@@ -1,6 +1,8 @@
 //! Dimensions that are not known yet. Each has a number far below zero as its name, so that arrays of whole numbers can hold known
 //! and unknown ones side by side, and moving the numbers about (slicing, joining, gathering) keeps track of them.
 
+use std::collections::HashMap;
+
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
@@ -24,6 +26,73 @@ pub const UNNAMED: i64 = i64::MIN;
 /// The name with a number, from 1.
 pub fn unknown(number: i64) -> i64 {
     i64::MIN + number
+}
+
+/// The names of unknown dimensions, and how some of them follow from others.
+#[derive(Default)]
+pub struct Dimensions {
+    last: i64,
+    /// Sums, differences and products by what they are made of.
+    made: HashMap<(Arithmetic, i64, i64), i64>,
+    /// The other way round, for products.
+    factors: HashMap<i64, (i64, i64)>,
+}
+
+/// What whole numbers are combined by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Arithmetic {
+    Plus,
+    Minus,
+    Times,
+    Over,
+}
+
+impl Dimensions {
+    /// A name for a dimension that nothing is known of.
+    pub fn fresh(&mut self) -> i64 {
+        self.last += 1;
+        unknown(self.last)
+    }
+
+    /// The product of two dimensions.
+    pub fn product(&mut self, a: i64, b: i64) -> Option<i64> {
+        self.combined(Arithmetic::Times, a, b)
+    }
+
+    /// Two dimensions combined: a number if both are, else a name, the same one each time.
+    fn combined(&mut self, how: Arithmetic, a: i64, b: i64) -> Option<i64> {
+        use Arithmetic::{Minus, Over, Plus, Times};
+        if !is_unknown(a) && !is_unknown(b) {
+            return match how {
+                Plus => a.checked_add(b),
+                Minus => a.checked_sub(b),
+                Times => a.checked_mul(b),
+                Over => a.checked_div(b),
+            };
+        }
+        match (how, a, b) {
+            (Plus | Minus, a, 0) | (Times | Over, a, 1) | (Plus, 0, a) | (Times, 1, a) => return Some(a),
+            (Times, 0, _) | (Times, _, 0) => return Some(0),
+            (Over, _, 0) => return None,
+            (Minus | Over, a, b) if a == b => return Some(if how == Minus { 0 } else { 1 }),
+            _ => {}
+        }
+        if let (Over, Some((x, y))) = (how, self.factors.get(&a))
+            && (*x == b || *y == b)
+        {
+            return Some(if *x == b { *y } else { *x });
+        }
+        let (a, b) = if matches!(how, Plus | Times) { (a.min(b), a.max(b)) } else { (a, b) };
+        if let Some(known) = self.made.get(&(how, a, b)) {
+            return Some(*known);
+        }
+        let name = self.fresh();
+        self.made.insert((how, a, b), name);
+        if how == Times {
+            self.factors.insert(name, (a, b));
+        }
+        Some(name)
+    }
 }
 
 /// Whether the dimension has only a name.
@@ -68,12 +137,45 @@ const MOVES: &[&str] = &[
     "Cast",
 ];
 
+/// Operators that combine whole numbers.
+const COMBINES: &[(&str, Arithmetic)] = &[
+    ("_npi_add", Arithmetic::Plus),
+    ("_npi_subtract", Arithmetic::Minus),
+    ("_npi_multiply", Arithmetic::Times),
+    ("broadcast_add", Arithmetic::Plus),
+    ("broadcast_sub", Arithmetic::Minus),
+    ("broadcast_mul", Arithmetic::Times),
+    ("broadcast_div", Arithmetic::Over),
+];
+
+/// The elements of two arrays combined, of which one may be a single number.
+fn combined(dimensions: &mut Dimensions, how: Arithmetic, values: &[NDArray]) -> Result<Option<NDArray>> {
+    let [a, b] = values else { return Ok(None) };
+    let single = |x: &NDArray| x.len() == 1;
+    if values.iter().any(|x| x.dtype() != DType::I64) || !(single(a) || single(b) || a.shape() == b.shape()) {
+        return Ok(None);
+    }
+    let shape = match (single(a), single(b)) {
+        (true, true) if a.shape().dims().len() >= b.shape().dims().len() => a.shape(),
+        (true, _) => b.shape(),
+        _ => a.shape(),
+    };
+    let (x, y) = (a.to_vec::<i64>()?, b.to_vec::<i64>()?);
+    let at = |items: &[i64], i: usize| if items.len() == 1 { items[0] } else { items[i] };
+    let made: Option<Vec<i64>> =
+        (0..x.len().max(y.len())).map(|i| dimensions.combined(how, at(&x, i), at(&y, i))).collect();
+    made.map(|made| Ok(NDArray::from_slice(&made, shape.dims())?)).transpose()
+}
+
 /// The result of an operator on whole numbers of which some are only names; nothing if the operator is not followed.
 ///
 /// # Errors
 /// Those of the operator.
-pub fn follow(call: &OpCall, mut values: Vec<NDArray>) -> Result<Option<NDArray>> {
+pub fn follow(dimensions: &mut Dimensions, call: &OpCall, mut values: Vec<NDArray>) -> Result<Option<NDArray>> {
     let name = call.def.name;
+    if let Some((_, how)) = COMBINES.iter().find(|(op, _)| *op == name) {
+        return combined(dimensions, *how, &values);
+    }
     if name == "Cast" || name == "_copy" {
         return Ok(values.pop().filter(|a| a.dtype() == DType::I64));
     }
@@ -102,6 +204,7 @@ const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape"];
 /// The dimensions of outputs in terms of those of the inputs: a shape rule is run with sample numbers, and an unknown dimension that
 /// comes out as the sample of an input's dimension is that dimension. `shapes` is what the rule says without samples, if anything.
 pub fn probe(
+    dimensions: &mut Dimensions,
     op: &str,
     ins: &[Dims],
     shapes: &[Shape],
@@ -119,23 +222,41 @@ pub fn probe(
         infer(ins.iter().map(|dims| Shape::new(&dims.iter().map(number).collect::<Dims>())).collect())
     };
     let (Some(first), Some(second)) = (sampled(&SAMPLES[0]), sampled(&SAMPLES[1])) else { return nothing() };
-    let output = |o: usize| {
+    let mut output = |o: usize| {
         let (a, b, shape) = (first.get(o)?, second.get(o)?, &shapes[o]);
         if !a.is_known() || a.ndim() != b.ndim() || (shape.ndim_is_known() && shape.ndim() != a.ndim()) {
             return None;
         }
-        let dim = |k: usize| {
+        let mut dim = |k: usize| {
             let same = |i: &usize| SAMPLES[0][*i] == a.dim(k) && SAMPLES[1][*i] == b.dim(k);
             match (0..names.len()).find(same) {
                 _ if shape.dim(k) >= 0 => shape.dim(k),
                 Some(i) => names[i],
                 None if RESHAPES.contains(&op) && a.dim(k) == b.dim(k) => a.dim(k),
-                None => UNNAMED,
+                None => product(dimensions, &names, [a.dim(k), b.dim(k)]).unwrap_or(UNNAMED),
             }
         };
-        Some((0..a.dims().len()).map(dim).collect())
+        Some((0..a.dims().len()).map(&mut dim).collect())
     };
-    (0..shapes.len()).map(output).collect()
+    (0..shapes.len()).map(&mut output).collect()
+}
+
+/// The name of a dimension that is the product of two unknown ones, or of one and a number, by what samples of it are.
+fn product(dimensions: &mut Dimensions, names: &[i64], samples: [i64; 2]) -> Option<i64> {
+    let quotient = |i: usize, set: usize| {
+        let (x, s) = (samples[set], SAMPLES[set][i]);
+        (x % s == 0).then_some(x / s)
+    };
+    for i in 0..names.len() {
+        let (Some(a), Some(b)) = (quotient(i, 0), quotient(i, 1)) else { continue };
+        if a == b {
+            return dimensions.product(names[i], a);
+        }
+        if let Some(j) = (0..names.len()).find(|j| SAMPLES[0][*j] == a && SAMPLES[1][*j] == b) {
+            return dimensions.product(names[i], names[j]);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -147,9 +268,31 @@ mod tests {
         let (batch, length) = (unknown(1), unknown(2));
         let ins = [Dims::from_slice(&[batch, length, 8])];
         let transposed = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(1), s[0].dim(0), 8])]);
-        let out = probe("transpose", &ins, &[Shape::new(&[-1, -1, 8])], transposed);
+        let mut dimensions = Dimensions::default();
+        let out = probe(&mut dimensions, "transpose", &ins, &[Shape::new(&[-1, -1, 8])], transposed);
         assert_eq!(out, [Some(Dims::from_slice(&[length, batch, 8]))]);
         let doubled = |s: Vec<Shape>| Some(vec![Shape::new(&[2 * s[0].dim(0)])]);
-        assert_eq!(probe("repeat", &ins, &[Shape::unknown()], doubled), [Some(Dims::from_slice(&[UNNAMED]))]);
+        let out = probe(&mut dimensions, "repeat", &ins, &[Shape::unknown()], doubled);
+        assert_eq!(out, [Some(Dims::from_slice(&[dimensions.product(2, batch).unwrap()]))]);
+        let joined = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(0) * s[0].dim(1), 8])]);
+        let product = dimensions.product(length, batch).unwrap();
+        let out = probe(&mut dimensions, "_npx_reshape", &ins, &[Shape::new(&[-1, 8])], joined);
+        assert_eq!(out, [Some(Dims::from_slice(&[product, 8]))]);
+        let more = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(0) + 1])]);
+        let out = probe(&mut dimensions, "pad", &ins, &[Shape::unknown()], more);
+        assert_eq!(out, [Some(Dims::from_slice(&[UNNAMED]))]);
+    }
+
+    #[test]
+    fn names_are_calculated_with() {
+        use super::Arithmetic::{Minus, Over, Plus, Times};
+        let mut d = Dimensions { last: 2, ..Dimensions::default() };
+        let (a, b) = (unknown(1), unknown(2));
+        let ab = d.combined(Times, a, b).unwrap();
+        assert_eq!(d.combined(Times, b, a), Some(ab));
+        assert_eq!((d.combined(Over, ab, a), d.combined(Over, ab, b)), (Some(b), Some(a)));
+        assert_eq!((d.combined(Plus, a, 0), d.combined(Times, 1, a), d.combined(Minus, a, a)), (Some(a), Some(a), Some(0)));
+        assert_eq!((d.combined(Times, 6, 7), d.combined(Over, 7, 0), d.combined(Over, a, 0)), (Some(42), None, None));
+        assert_ne!(d.combined(Plus, a, 1), d.combined(Plus, a, 2));
     }
 }
