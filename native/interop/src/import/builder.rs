@@ -204,6 +204,11 @@ impl Builder {
         self.dimensions.fresh()
     }
 
+    /// The dimension that completes `some` to as many elements as `all` have, if that is known to be a number.
+    pub fn missing_dim(&self, all: &[i64], some: &[i64]) -> Option<i64> {
+        self.dimensions.missing(all, some)
+    }
+
     /// A name for a dimension that has a name in the model.
     pub fn dim_of_name(&mut self, known: &mut Vec<(String, i64)>, name: &str) -> i64 {
         if let Some((_, dim)) = known.iter().find(|(n, _)| n == name) {

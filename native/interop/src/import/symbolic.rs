@@ -34,9 +34,12 @@ pub struct Dimensions {
     last: i64,
     /// Sums, differences and products by what they are made of.
     made: HashMap<(Arithmetic, i64, i64), i64>,
-    /// The other way round, for products.
-    factors: HashMap<i64, (i64, i64)>,
+    /// The other way round, for products, with how deep they nest.
+    factors: HashMap<i64, (i64, i64, usize)>,
 }
+
+/// Products of products of dimensions that are taken apart.
+const MAX_NESTED: usize = 8;
 
 /// What whole numbers are combined by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +55,38 @@ impl Dimensions {
     pub fn fresh(&mut self) -> i64 {
         self.last += 1;
         unknown(self.last)
+    }
+
+    /// The names of which a product is made, or the name itself.
+    fn atoms(&self, name: i64, atoms: &mut Vec<i64>) {
+        match self.factors.get(&name) {
+            Some((a, b, _)) => [*a, *b].into_iter().for_each(|d| self.atoms(d, atoms)),
+            None if is_unknown(name) => atoms.push(name),
+            None => {}
+        }
+    }
+
+    /// A number for a dimension where each atom has one.
+    fn sample(&self, dim: i64, atoms: &[i64], samples: &[i64; 8]) -> i64 {
+        match (self.factors.get(&dim), atoms.binary_search(&dim)) {
+            (Some((a, b, _)), _) => self.sample(*a, atoms, samples).saturating_mul(self.sample(*b, atoms, samples)),
+            (None, Ok(k)) => samples[k],
+            (None, Err(_)) => dim,
+        }
+    }
+
+    /// The dimension that completes `some` to as many elements as `all` have, if that is known to be a number.
+    pub fn missing(&self, all: &[i64], some: &[i64]) -> Option<i64> {
+        let parts = |dims: &[i64]| {
+            let mut atoms = Vec::new();
+            dims.iter().for_each(|d| self.atoms(*d, &mut atoms));
+            atoms.sort_unstable();
+            // With each atom as 1 the numbers are left.
+            let numbers = dims.iter().try_fold(1i64, |n, d| n.checked_mul(self.sample(*d, &atoms, &[1; 8])));
+            (atoms.len() <= 8).then_some((atoms, numbers?))
+        };
+        let ((a, n), (b, m)) = (parts(all)?, parts(some)?);
+        (a == b && m > 0 && n % m == 0).then(|| n / m)
     }
 
     /// The product of two dimensions.
@@ -77,7 +112,7 @@ impl Dimensions {
             (Minus | Over, a, b) if a == b => return Some(if how == Minus { 0 } else { 1 }),
             _ => {}
         }
-        if let (Over, Some((x, y))) = (how, self.factors.get(&a))
+        if let (Over, Some((x, y, _))) = (how, self.factors.get(&a))
             && (*x == b || *y == b)
         {
             return Some(if *x == b { *y } else { *x });
@@ -88,8 +123,10 @@ impl Dimensions {
         }
         let name = self.fresh();
         self.made.insert((how, a, b), name);
-        if how == Times {
-            self.factors.insert(name, (a, b));
+        let depth = |d: i64| self.factors.get(&d).map_or(0, |(_, _, depth)| *depth);
+        let depth = 1 + depth(a).max(depth(b));
+        if how == Times && depth <= MAX_NESTED {
+            self.factors.insert(name, (a, b, depth));
         }
         Some(name)
     }
@@ -211,30 +248,34 @@ pub fn probe(
     infer: impl Fn(Vec<Shape>) -> Option<Vec<Shape>>,
 ) -> Vec<Option<Dims>> {
     let mut names: Vec<i64> = ins.iter().flatten().copied().filter(|d| is_unknown(*d)).collect();
-    names.sort_unstable();
-    names.dedup();
+    let mut atoms = Vec::new();
+    names.iter().for_each(|name| dimensions.atoms(*name, &mut atoms));
+    names.extend(&atoms);
+    for list in [&mut names, &mut atoms] {
+        list.sort_unstable();
+        list.dedup();
+    }
     let nothing = || vec![None; shapes.len()];
-    if names.is_empty() || names.len() > SAMPLES[0].len() || shapes.iter().all(Shape::is_known) {
+    if names.is_empty() || atoms.len() > SAMPLES[0].len() || shapes.iter().all(Shape::is_known) {
         return nothing();
     }
     let sampled = |samples: &[i64; 8]| {
-        let number = |d: &i64| names.binary_search(d).map_or(*d, |k| samples[k]);
+        let number = |d: &i64| dimensions.sample(*d, &atoms, samples);
         infer(ins.iter().map(|dims| Shape::new(&dims.iter().map(number).collect::<Dims>())).collect())
     };
     let (Some(first), Some(second)) = (sampled(&SAMPLES[0]), sampled(&SAMPLES[1])) else { return nothing() };
+    let samples = |name: &i64| SAMPLES.each_ref().map(|set| dimensions.sample(*name, &atoms, set));
+    let known: Vec<(i64, [i64; 2])> = names.iter().map(|name| (*name, samples(name))).collect();
     let mut output = |o: usize| {
         let (a, b, shape) = (first.get(o)?, second.get(o)?, &shapes[o]);
         if !a.is_known() || a.ndim() != b.ndim() || (shape.ndim_is_known() && shape.ndim() != a.ndim()) {
             return None;
         }
-        let mut dim = |k: usize| {
-            let same = |i: &usize| SAMPLES[0][*i] == a.dim(k) && SAMPLES[1][*i] == b.dim(k);
-            match (0..names.len()).find(same) {
-                _ if shape.dim(k) >= 0 => shape.dim(k),
-                Some(i) => names[i],
-                None if RESHAPES.contains(&op) && a.dim(k) == b.dim(k) => a.dim(k),
-                None => product(dimensions, &names, [a.dim(k), b.dim(k)]).unwrap_or(UNNAMED),
-            }
+        let mut dim = |k: usize| match known.iter().find(|(_, pair)| *pair == [a.dim(k), b.dim(k)]) {
+            _ if shape.dim(k) >= 0 => shape.dim(k),
+            Some((name, _)) => *name,
+            None if RESHAPES.contains(&op) && a.dim(k) == b.dim(k) => a.dim(k),
+            None => product(dimensions, &known, [a.dim(k), b.dim(k)]).unwrap_or(UNNAMED),
         };
         Some((0..a.dims().len()).map(&mut dim).collect())
     };
@@ -242,18 +283,17 @@ pub fn probe(
 }
 
 /// The name of a dimension that is the product of two unknown ones, or of one and a number, by what samples of it are.
-fn product(dimensions: &mut Dimensions, names: &[i64], samples: [i64; 2]) -> Option<i64> {
-    let quotient = |i: usize, set: usize| {
-        let (x, s) = (samples[set], SAMPLES[set][i]);
-        (x % s == 0).then_some(x / s)
-    };
-    for i in 0..names.len() {
-        let (Some(a), Some(b)) = (quotient(i, 0), quotient(i, 1)) else { continue };
-        if a == b {
-            return dimensions.product(names[i], a);
+fn product(dimensions: &mut Dimensions, known: &[(i64, [i64; 2])], samples: [i64; 2]) -> Option<i64> {
+    for (name, pair) in known {
+        if pair.iter().zip(samples).any(|(s, x)| *s == 0 || x % s != 0) {
+            continue;
         }
-        if let Some(j) = (0..names.len()).find(|j| SAMPLES[0][*j] == a && SAMPLES[1][*j] == b) {
-            return dimensions.product(names[i], names[j]);
+        let rest = [samples[0] / pair[0], samples[1] / pair[1]];
+        if rest[0] == rest[1] {
+            return dimensions.product(*name, rest[0]);
+        }
+        if let Some((other, _)) = known.iter().find(|(_, pair)| *pair == rest) {
+            return dimensions.product(*name, *other);
         }
     }
     None
@@ -268,7 +308,7 @@ mod tests {
         let (batch, length) = (unknown(1), unknown(2));
         let ins = [Dims::from_slice(&[batch, length, 8])];
         let transposed = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(1), s[0].dim(0), 8])]);
-        let mut dimensions = Dimensions::default();
+        let mut dimensions = Dimensions { last: 2, ..Dimensions::default() };
         let out = probe(&mut dimensions, "transpose", &ins, &[Shape::new(&[-1, -1, 8])], transposed);
         assert_eq!(out, [Some(Dims::from_slice(&[length, batch, 8]))]);
         let doubled = |s: Vec<Shape>| Some(vec![Shape::new(&[2 * s[0].dim(0)])]);
@@ -294,5 +334,7 @@ mod tests {
         assert_eq!((d.combined(Plus, a, 0), d.combined(Times, 1, a), d.combined(Minus, a, a)), (Some(a), Some(a), Some(0)));
         assert_eq!((d.combined(Times, 6, 7), d.combined(Over, 7, 0), d.combined(Over, a, 0)), (Some(42), None, None));
         assert_ne!(d.combined(Plus, a, 1), d.combined(Plus, a, 2));
+        assert_eq!(d.missing(&[ab, 4, 10], &[a, 5, b]), Some(8));
+        assert_eq!((d.missing(&[ab], &[a]), d.missing(&[a, 3], &[a, 2])), (None, None));
     }
 }

@@ -7,6 +7,7 @@ mod control;
 mod elements;
 mod lists;
 mod loops;
+mod open;
 mod recurrent;
 mod resize;
 mod tensors;
@@ -59,7 +60,7 @@ impl Rule {
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES, recurrent::RULES, elements::RULES]
+    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES, recurrent::RULES, elements::RULES, open::RULES]
         .into_iter()
         .flatten()
 }

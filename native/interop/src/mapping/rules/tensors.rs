@@ -463,7 +463,7 @@ fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
 fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let data = handle(args, 0)?;
     let allow_zero = int(args, 2)? != 0;
-    let target: Vec<i64> = match &args[1] {
+    let mut target: Vec<i64> = match &args[1] {
         Value::Handle(h) => {
             let info = s.importer.builder.info(*h);
             let array = info.partly.as_ref().or(info.value.as_ref()).cloned();
@@ -473,6 +473,13 @@ fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     };
     let info = s.importer.builder.info(data);
     let dims = info.dims.clone().unwrap_or_default();
+    if let Some(k) = target.iter().position(|t| *t == -1) {
+        // What the model leaves to be inferred may be known all the same; then another dimension can be.
+        let others: Vec<i64> = target.iter().copied().filter(|t| *t != -1).collect();
+        if let (false, Some(n)) = (others.contains(&0), s.importer.builder.missing_dim(&dims, &others)) {
+            target[k] = n;
+        }
+    }
     let mut inferred = target.contains(&-1);
     let mut out = Vec::with_capacity(target.len());
     for (k, t) in target.iter().copied().enumerate() {

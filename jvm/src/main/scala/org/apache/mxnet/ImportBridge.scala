@@ -1,7 +1,6 @@
 package org.apache.mxnet
 
 import scala.collection.mutable
-import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.Base._LIB
 
@@ -36,8 +35,11 @@ private[mxnet] final class RawMade(val symbols: Array[Long], constants: Map[Stri
 private[mxnet] object RawMade {
 
   /** New handles of the same arrays. */
-  def shared(arrays: Iterable[NDArray]): Array[Long] =
-    arrays.map(array => array.native(handle => _LIB.ndarrayShare(handle))).toArray
+  def shared(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
+    val handle = _LIB.ndarrayShare(array.handle)
+    NativeResource.keepAlive(array)
+    handle
+  }.toArray
 }
 
 /** The hooks of an import, as the engine calls them. */
@@ -64,7 +66,9 @@ private[mxnet] final class ImportBridge(options: ImportOptions) {
 
   /** Checks that the model had the nodes that hooks were given for. */
   def checkMet(): Unit = options.nodeHooks.map(_._1).find(!met.contains(_)).foreach { name =>
-    throw new MXNetError(s"ImportOptions.onNode: the model has no node '$name': see the names in the model, or remove the hook")
+    throw new MXNetError(
+      s"ImportOptions.onNode: the model has no node '$name': see the names in the model, or remove the hook"
+    )
   }
 
   def concerns(domain: String, operator: String, name: String): Boolean = {
@@ -124,8 +128,10 @@ private[mxnet] object ImportBridge {
   }
 
   def node(raw: RawNode): ImportNode = {
-    val Array(domain, operator, name) = raw.texts
-    val attributes = raw.keys.indices.filter(raw.kinds.charAt(_) != 'g').map(i => raw.keys(i) -> attribute(raw.values(i), raw.kinds.charAt(i)))
+    val (domain, operator, name) = (raw.texts(0), raw.texts(1), raw.texts(2))
+    val attributes = raw.keys.indices
+      .filter(raw.kinds.charAt(_) != 'g')
+      .map(i => raw.keys(i) -> attribute(raw.values(i), raw.kinds.charAt(i)))
     new ImportNode(
       name,
       operator,
@@ -147,11 +153,13 @@ private[mxnet] object ImportBridge {
     case items: Array[Long]                  => items.toIndexedSeq
     case items: Array[Double]                => items.toIndexedSeq
     case items: Array[String]                => items.toIndexedSeq
+    case other                               => throw new MXNetError(s"an attribute crossed as $other")
   }
 
   /** A node that was rewritten; graphs among the attributes are those of the original. */
   def raw(node: ImportNode, original: RawNode): RawNode = {
-    val graphs = original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
+    val graphs =
+      original.keys.indices.filter(original.kinds.charAt(_) == 'g').map(i => (original.keys(i), 'g', null: AnyRef))
     val attributes = node.attributes.toIndexedSeq.map { case (name, value) =>
       val (kind, array) = crossing(value)
       (name, kind, array)
@@ -174,10 +182,10 @@ private[mxnet] object ImportBridge {
   }
 
   private def crossing(value: Any): (Char, AnyRef) = value match {
-    case value: Long                                                    => 'i' -> Array(value)
-    case value: Double                                                  => 'f' -> Array(value)
-    case value: String                                                  => 's' -> Array(value)
-    case value: NDArray                                                 => 't' -> RawMade.shared(Seq(value))
+    case value: Long                                                             => 'i' -> Array(value)
+    case value: Double                                                           => 'f' -> Array(value)
+    case value: String                                                           => 's' -> Array(value)
+    case value: NDArray                                                          => 't' -> RawMade.shared(Seq(value))
     case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[String]) => 'S' -> items.map(_.toString).toArray
     case items: IndexedSeq[_] if items.headOption.exists(_.isInstanceOf[Double]) =>
       'F' -> items.collect { case x: Double => x }.toArray
@@ -215,5 +223,7 @@ private[mxnet] object ImportHooks {
       constructor.setAccessible(true)
       constructor.newInstance()
     } else
-      throw new MXNetError(s"${cls.getName} is marked @ImportHookRule, but is neither an ImportHook nor a UserDefinedCustomOp")
+      throw new MXNetError(
+        s"${cls.getName} is marked @ImportHookRule, but is neither an ImportHook nor a UserDefinedCustomOp"
+      )
 }

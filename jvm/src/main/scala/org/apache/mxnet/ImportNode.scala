@@ -96,7 +96,8 @@ final class ImportNode private[mxnet] (
 
   /** An attribute that is a list of integers. */
   def integers(name: String): Array[Long] = attribute(name, "a list of integers") {
-    case items: IndexedSeq[_] if items.forall(_.isInstanceOf[Long]) => items.map { case i: Long => i; case _ => 0L }.toArray
+    case items: IndexedSeq[_] if items.forall(_.isInstanceOf[Long]) =>
+      items.map { case i: Long => i; case _ => 0L }.toArray
   }
 
   /** An attribute that is a tensor. */

@@ -50,7 +50,9 @@ class OnnxHooksSuite extends munit.FunSuite {
     executor.outputs(0).toArray.toSeq
   }
 
-  test("C59 operators of other domains are mapped by hooks and to user-defined operators, and older nodes are upgraded") {
+  test(
+    "C59 operators of other domains are mapped by hooks and to user-defined operators, and older nodes are upgraded"
+  ) {
     val model = Onnx.importModel(path, options)
     assertEquals(run(model), expected(_ * _))
     assertEquals(Onnx.check(path, options), IndexedSeq.empty)
@@ -68,7 +70,9 @@ class OnnxHooksSuite extends munit.FunSuite {
     assert(problems.exists(_.contains("Squash 'squash'")), problems.toString)
   }
 
-  test("hooks by the name of the node come before those by operator, those before the process, and `after` sees the outputs") {
+  test(
+    "hooks by the name of the node come before those by operator, those before the process, and `after` sees the outputs"
+  ) {
     var seen = Seq.empty[String]
     def noting(what: String, made: ImportNode => Array[Symbol]): ImportHook = new ImportHook {
       override def before(node: ImportNode): Array[Symbol] = {
@@ -101,10 +105,12 @@ class OnnxHooksSuite extends munit.FunSuite {
     val prepared = ImportHook.prepare { node =>
       node.withOperator("Add").withoutAttribute("power").withInput(1, NDArray.array(Array(7f), Shape(1)))
     }
-    val added = ImportHook.replace(node => Symbol.api.broadcast_add(node.input(0), node.constant(NDArray.ones(Shape(1, 3)))))
+    val added =
+      ImportHook.replace(node => Symbol.api.broadcast_add(node.input(0), node.constant(NDArray.ones(Shape(1, 3)))))
     val model = Onnx.importModel(
       path,
-      options.copy(operatorHooks = IndexedSeq.empty)
+      options
+        .copy(operatorHooks = IndexedSeq.empty)
         .onNode("scale", added)
         .onOperator("org.example.Squash", prepared)
         .skipNodes("relu")
@@ -116,13 +122,18 @@ class OnnxHooksSuite extends munit.FunSuite {
 
   test("what a hook throws names node and operator, with the exception as cause") {
     val failure = new IllegalStateException("no squashing today")
-    val failing = options.copy(operatorHooks = options.operatorHooks.init).onNode("squash", ImportHook.replace(_ => throw failure))
+    val failing =
+      options.copy(operatorHooks = options.operatorHooks.init).onNode("squash", ImportHook.replace(_ => throw failure))
     val error = intercept[MXNetError](Onnx.importModel(path, failing))
-    Seq("squash", "Squash", "no squashing today").foreach(part => assert(error.getMessage.contains(part), error.getMessage))
+    Seq("squash", "Squash", "no squashing today").foreach(part =>
+      assert(error.getMessage.contains(part), error.getMessage)
+    )
     assertEquals(error.getCause, failure: Throwable)
     assert(intercept[MXNetError](Onnx.check(path, failing)).getCause eq failure)
     def message(hook: ImportHook): String =
-      intercept[MXNetError](Onnx.importModel(path, failing.copy(nodeHooks = options.nodeHooks).onNode("squash", hook))).getMessage
+      intercept[MXNetError](
+        Onnx.importModel(path, failing.copy(nodeHooks = options.nodeHooks).onNode("squash", hook))
+      ).getMessage
     assert(message(ImportHook.replace(_ => null)).contains("returned null"))
     assert(message(ImportHook.replace(node => node.input(5))).contains("it has no input 5"))
     assert(message(ImportHook.replace(node => Symbol.Variable(node.text("power")))).contains("'power' is 2, not text"))
