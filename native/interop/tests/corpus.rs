@@ -49,8 +49,24 @@ fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Numbers at which code breaks.
-const EDGES: [i64; 16] =
-    [0, 1, -1, 2, -2, 3, 7, 64, 1 << 20, i32::MAX as i64, i32::MIN as i64, 1 << 32, i64::MAX, i64::MIN, i64::MAX - 1, -7];
+const EDGES: [i64; 16] = [
+    0,
+    1,
+    -1,
+    2,
+    -2,
+    3,
+    7,
+    64,
+    1 << 20,
+    i32::MAX as i64,
+    i32::MIN as i64,
+    1 << 32,
+    i64::MAX,
+    i64::MIN,
+    i64::MAX - 1,
+    -7,
+];
 
 /// Changes some bytes.
 fn bytes(random: &mut Random, bytes: &mut Vec<u8>, others: &[(String, Vec<u8>)]) {
@@ -191,21 +207,30 @@ fn graph(random: &mut Random, g: &mut GraphProto, others: &[ModelProto]) {
 fn hunt(kind: &str, rounds: usize, target: fn(&[u8]), mutate: impl Fn(&mut Random, &[u8]) -> Vec<u8>) {
     let files = corpus(kind);
     let mut wrong = Vec::new();
+    let seconds = std::env::var("FERROMX_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
+    let kept = |what: &str| std::env::temp_dir().join(format!("ferromx-{kind}-{}-{what}", std::process::id()));
     let mut check = |name: &str, bytes: &[u8]| {
+        if seconds.is_some() {
+            // Where memory runs out nothing else is left of it.
+            std::fs::write(kept("last"), bytes).unwrap();
+        }
         let started = Instant::now();
         let failed = panic::catch_unwind(|| target(bytes)).is_err();
         let took = started.elapsed();
         if failed || took > Duration::from_secs(10) {
-            let kept = std::env::temp_dir().join(format!("ferromx-{kind}-{}-{}", std::process::id(), wrong.len()));
+            let kept = kept(&wrong.len().to_string());
             std::fs::write(&kept, bytes).unwrap();
-            wrong.push(format!("{name}: {} ({took:?}), kept as {}", if failed { "panic" } else { "slow" }, kept.display()));
+            wrong.push(format!(
+                "{name}: {} ({took:?}), kept as {}",
+                if failed { "panic" } else { "slow" },
+                kept.display()
+            ));
         }
         wrong.len() < 20
     };
     for (name, bytes) in &files {
         check(name, bytes);
     }
-    let seconds = std::env::var("FERROMX_FUZZ_SECONDS").ok().and_then(|s| s.parse().ok());
     let until = seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let seed = if until.is_some() { u64::from(std::process::id()) << 8 } else { 1 };
     let mut random = Random(seed | 1);

@@ -25,7 +25,7 @@ pub(super) struct JvmHooks(Object);
 
 impl JvmHooks {
     /// The hooks of a bridge; none if it is null.
-    pub(super) fn new(env: &mut Env<'_>, bridge: &JObject<'_>) -> Result<Option<Arc<dyn Hooks>>> {
+    pub(super) fn of(env: &mut Env<'_>, bridge: &JObject<'_>) -> Result<Option<Arc<dyn Hooks>>> {
         if bridge.is_null() {
             return Ok(None);
         }
@@ -213,7 +213,7 @@ fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result
         attributes.push((key, value));
     }
     let (outputs, attributes) = (original.outputs.clone(), attributes.into_iter().collect());
-    let node = Node { name, domain, op, inputs, outputs, attributes, version: Some(version) };
+    let node = Node { name, domain, op, inputs, outputs, attributes, version: (version > 0).then_some(version) };
     Ok(Prepared { node, constants: constants(env, raw)? })
 }
 

@@ -55,7 +55,7 @@ fn options<'l>(
 ) -> Result<ImportOptions> {
     let shapes = named_shapes(env, names, ndims, dims)?;
     let shapes = shapes.into_iter().map(|(name, shape)| (name, shape.dims().to_vec())).collect();
-    let hooks = JvmHooks::new(env, hooks)?;
+    let hooks = JvmHooks::of(env, hooks)?;
     Ok(ImportOptions { shapes, hooks, ..ImportOptions::default() })
 }
 

@@ -94,7 +94,18 @@ const WITH_NUMBER: [(&str, &str, &str); 9] = [
 
 /// Parameters whose whole numbers may be any: places that are cut to what there is, and values.
 const ANY_NUMBER: [&str; 12] = [
-    "begin", "end", "scalar", "a_min", "a_max", "value", "fill_value", "constant_value", "on_value", "off_value", "start", "stop",
+    "begin",
+    "end",
+    "scalar",
+    "a_min",
+    "a_max",
+    "value",
+    "fill_value",
+    "constant_value",
+    "on_value",
+    "off_value",
+    "start",
+    "stop",
 ];
 
 /// Whether operators can calculate with the whole numbers of a parameter.
@@ -119,7 +130,13 @@ pub(super) fn check_shape(shape: &Shape) -> Result<()> {
 impl Builder {
     /// An empty graph. With `executing` everything is computed at once, random numbers too.
     pub fn new(executing: bool) -> Builder {
-        Builder { tensors: Vec::new(), names: HashSet::new(), executing, dimensions: Dimensions::default(), inner: Vec::new() }
+        Builder {
+            tensors: Vec::new(),
+            names: HashSet::new(),
+            executing,
+            dimensions: Dimensions::default(),
+            inner: Vec::new(),
+        }
     }
 
     /// Whether everything is computed at once.
@@ -163,7 +180,16 @@ impl Builder {
         let (shape, dtype) = (value.shape().clone(), value.dtype());
         let dims = Some(Dims::from_slice(shape.dims()));
         let name = name.to_string();
-        self.push(TensorInfo { name, symbol: None, shape, dtype: Some(dtype), value: Some(value), dims, partly: None, is_parameter: false })
+        self.push(TensorInfo {
+            name,
+            symbol: None,
+            shape,
+            dtype: Some(dtype),
+            value: Some(value),
+            dims,
+            partly: None,
+            is_parameter: false,
+        })
     }
 
     /// A parameter of the model: a constant that stays a variable, since it may be trained.
@@ -180,7 +206,9 @@ impl Builder {
         let number = |constant: usize, other: usize| {
             let (c, o) = (&self.tensors[constant], &self.tensors[other]);
             let value = c.value.as_ref().filter(|v| v.len() == 1 && !c.is_parameter && v.dtype().is_float())?;
-            let fits = o.value.is_none() && c.dtype == o.dtype && o.shape.ndim().is_some_and(|n| n >= value.shape().dims().len());
+            let fits = o.value.is_none()
+                && c.dtype == o.dtype
+                && o.shape.ndim().is_some_and(|n| n >= value.shape().dims().len());
             let x = value.to_vec_as::<f64>().ok()?[0];
             (fits && x.is_finite()).then_some(x)
         };
@@ -401,7 +429,16 @@ impl Builder {
                 continue;
             }
             let symbol = Some(symbol.output(k)?);
-            outs.push(self.push(TensorInfo { name: name.clone(), symbol, shape, dtype, value: None, dims, partly, is_parameter: false }));
+            outs.push(self.push(TensorInfo {
+                name: name.clone(),
+                symbol,
+                shape,
+                dtype,
+                value: None,
+                dims,
+                partly,
+                is_parameter: false,
+            }));
         }
         Ok(outs)
     }
@@ -419,7 +456,9 @@ impl Builder {
         let mut shapes = inferred.clone().unwrap_or_else(|_| vec![Shape::unknown(); n]);
         let dims: Option<Vec<Dims>> = ins.iter().map(|h| self.tensors[*h].dims.clone()).collect();
         let probed = match dims {
-            Some(dims) if !known => symbolic::probe(&mut self.dimensions, call.def.name, &dims, &shapes, |sample| infer(sample).ok()),
+            Some(dims) if !known => {
+                symbolic::probe(&mut self.dimensions, call.def.name, &dims, &shapes, |sample| infer(sample).ok())
+            }
             _ => vec![None; n],
         };
         // With unknown dimensions a rule may be too strict; then what samples give stands for it.

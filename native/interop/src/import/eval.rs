@@ -148,7 +148,9 @@ fn inputs<'p>(
 
 /// Whether a constant is a number of the pattern, as far as single precision tells.
 fn close(expected: &Value, x: f64) -> bool {
-    expected.number().is_some_and(|e| e == x || (matches!(expected, Value::Float(_)) && (e - x).abs() <= 1e-6 * e.abs()))
+    expected
+        .number()
+        .is_some_and(|e| e == x || (matches!(expected, Value::Float(_)) && (e - x).abs() <= 1e-6 * e.abs()))
 }
 
 /// Fits an inner operator of a pattern to what makes an input of a node.

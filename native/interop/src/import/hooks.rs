@@ -154,9 +154,13 @@ pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<
         let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, node))? else { continue };
         let graph = changed.get_or_insert_with(|| graph.clone());
         for (name, array) in made.constants {
-            let taken = graph.inputs.iter().any(|i| i.name == name) || graph.nodes.iter().any(|n| n.outputs.contains(&name));
+            let taken =
+                graph.inputs.iter().any(|i| i.name == name) || graph.nodes.iter().any(|n| n.outputs.contains(&name));
             if taken || graph.constants.insert(name.clone(), Tensor::from_array(&array)).is_some() {
-                return Err(Error::value(format!("{}: its hook makes a constant '{name}', which the model has", node.label())));
+                return Err(Error::value(format!(
+                    "{}: its hook makes a constant '{name}', which the model has",
+                    node.label()
+                )));
             }
         }
         graph.nodes[i] = made.node;

@@ -23,8 +23,8 @@ pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
 use eval::Surroundings;
 pub use eval::{Names, Scope};
-pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
 use hooks::Hooked;
+pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
 pub use symbolic::{Dims, is_unknown};
 
 use crate::error::{Error, Problem, Result};

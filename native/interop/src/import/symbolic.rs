@@ -274,12 +274,17 @@ pub fn probe(
         let mut dim = |k: usize| match known.iter().find(|(_, pair)| *pair == [a.dim(k), b.dim(k)]) {
             _ if shape.dim(k) >= 0 => shape.dim(k),
             Some((name, _)) => *name,
-            None if RESHAPES.contains(&op) && a.dim(k) == b.dim(k) => a.dim(k),
+            None if a.dim(k) == b.dim(k) && (RESHAPES.contains(&op) || passed_on(op, ins, k, a.dim(k))) => a.dim(k),
             None => product(dimensions, &known, [a.dim(k), b.dim(k)]).unwrap_or(UNNAMED),
         };
         Some((0..a.dims().len()).map(&mut dim).collect())
     };
     (0..shapes.len()).map(&mut output).collect()
+}
+
+/// Whether a user-defined operator, whose rule says nothing as long as something is not known, passes on a known dimension of an input.
+fn passed_on(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
+    op == "Custom" && ins.iter().any(|dims| dims.get(k) == Some(&dim))
 }
 
 /// The name of a dimension that is the product of two unknown ones, or of one and a number, by what samples of it are.
@@ -331,7 +336,10 @@ mod tests {
         let ab = d.combined(Times, a, b).unwrap();
         assert_eq!(d.combined(Times, b, a), Some(ab));
         assert_eq!((d.combined(Over, ab, a), d.combined(Over, ab, b)), (Some(b), Some(a)));
-        assert_eq!((d.combined(Plus, a, 0), d.combined(Times, 1, a), d.combined(Minus, a, a)), (Some(a), Some(a), Some(0)));
+        assert_eq!(
+            (d.combined(Plus, a, 0), d.combined(Times, 1, a), d.combined(Minus, a, a)),
+            (Some(a), Some(a), Some(0))
+        );
         assert_eq!((d.combined(Times, 6, 7), d.combined(Over, 7, 0), d.combined(Over, a, 0)), (Some(42), None, None));
         assert_ne!(d.combined(Plus, a, 1), d.combined(Plus, a, 2));
         assert_eq!(d.missing(&[ab, 4, 10], &[a, 5, b]), Some(8));

@@ -16,6 +16,8 @@ mod windows;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+use ferromx_core::shape::Shape;
+
 use crate::error::{Error, Result};
 use crate::import::Scope;
 use crate::ir::Value;
@@ -60,9 +62,18 @@ impl Rule {
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
-    [lists::RULES, tensors::RULES, windows::RULES, resize::RULES, control::RULES, recurrent::RULES, elements::RULES, open::RULES]
-        .into_iter()
-        .flatten()
+    [
+        lists::RULES,
+        tensors::RULES,
+        windows::RULES,
+        resize::RULES,
+        control::RULES,
+        recurrent::RULES,
+        elements::RULES,
+        open::RULES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The rule of a name.
@@ -112,6 +123,18 @@ fn handle(args: &[Value], i: usize) -> Result<usize> {
         other => {
             Err(Error::value(format!("argument {} is a {}, not a tensor", i + 1, other.map_or("nothing", Value::kind))))
         }
+    }
+}
+
+/// Elements of a constant that a rule makes.
+const MAX_MADE: usize = 1 << 24;
+
+/// The number of elements of a shape of which a rule makes a constant.
+fn made_elements(shape: &Shape) -> Result<usize> {
+    let n = shape.checked_elements()?;
+    match n <= MAX_MADE {
+        true => Ok(n),
+        false => Err(Error::value(format!("a constant of shape {shape} would be made, which is too large"))),
     }
 }
 

@@ -16,7 +16,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("branch", "(condition, then, otherwise) -> tensors", "The outputs of one of two graphs.", |s, a| {
         let (then, otherwise) = (graph(a, 1)?, graph(a, 2)?);
         let chosen = match truth(s, &a[0]) {
-            Ok(condition) => if condition { then } else { otherwise },
+            Ok(condition) => {
+                if condition {
+                    then
+                } else {
+                    otherwise
+                }
+            }
             Err(Error::NeedsValue(_)) => return loops::branch(s, &a[0], [&then, &otherwise]),
             Err(e) => return Err(e),
         };

@@ -6,7 +6,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
-use super::{Rule, handle, int, ints, list, text};
+use super::{Rule, handle, int, ints, list, made_elements, text};
 use crate::error::{Error, Result};
 use crate::import::Scope;
 use crate::ir::Value;
@@ -44,6 +44,7 @@ pub(super) static RULES: &[Rule] = &[
             let (queries, keys, offset) = (int(a, 0)?, int(a, 1)?, int(a, 2)?);
             let dtype: DType = text(a, 3)?.parse().map_err(Error::Value)?;
             let shape = Shape::new(&[queries, keys]);
+            made_elements(&shape)?;
             let mask = NDArray::zeros(&shape, dtype, Context::default())?;
             let one = |i: i64, j: i64| if j <= i + offset { 0.0 } else { f64::NEG_INFINITY };
             let all: Vec<f64> =
@@ -77,7 +78,7 @@ fn element_positions(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         return Err(Error::value(format!("indices of shape {indices:?} do not fit a tensor of shape {data:?}")));
     }
     let stride = |k: usize| data[k + 1..].iter().product::<i64>();
-    let count = Shape::new(&indices).checked_elements()?;
+    let count = made_elements(&Shape::new(&indices))?;
     // The part of the position that does not depend on the index.
     let mut place = vec![0i64; indices.len()];
     let mut base: Vec<i64> = Vec::with_capacity(count);

@@ -84,7 +84,8 @@ pub(super) fn branch(s: &mut Scope<'_, '_>, condition: &Value, graphs: [&Graph; 
     let same = |(a, b): (&Shape, &Shape)| a.clone().assign(b);
     if shapes[0].len() != shapes[1].len() || !shapes[0].iter().zip(&shapes[1]).all(same) {
         return Err(Error::NeedsValue(
-            "the branches make outputs of different shapes, and which one runs is known only when the model runs".into(),
+            "the branches make outputs of different shapes, and which one runs is known only when the model runs"
+                .into(),
         ));
     }
     let asked = like(s, condition, "condition")?;
@@ -123,17 +124,22 @@ pub(super) fn looped(
         variables.push(like(s, value, &format!("variable{i}"))?);
     }
     let conditional = *condition != Value::None;
-    let (round, outputs) = using(s, &variables, |i| rows + i, |s| {
-        let given = variables.iter().map(|v| Value::Handle(*v)).collect();
-        let mut made = super::control::round(s, body, given)?;
-        let mut last = made.split_off(1 + carried.len());
-        let next = apply(s, "_plus_scalar", &[Value::Handle(variables[0])], &[("scalar", Value::Int(1))])?;
-        // A condition that was not given is not looked at.
-        let on = if conditional { made[0].clone() } else { Value::Handle(variables[1]) };
-        last.extend([next, on]);
-        last.extend(made.drain(1..));
-        Ok(last)
-    })?;
+    let (round, outputs) = using(
+        s,
+        &variables,
+        |i| rows + i,
+        |s| {
+            let given = variables.iter().map(|v| Value::Handle(*v)).collect();
+            let mut made = super::control::round(s, body, given)?;
+            let mut last = made.split_off(1 + carried.len());
+            let next = apply(s, "_plus_scalar", &[Value::Handle(variables[0])], &[("scalar", Value::Int(1))])?;
+            // A condition that was not given is not looked at.
+            let on = if conditional { made[0].clone() } else { Value::Handle(variables[1]) };
+            last.extend([next, on]);
+            last.extend(made.drain(1..));
+            Ok(last)
+        },
+    )?;
     for (v, out) in variables.iter().zip(&outputs[rows..]) {
         let builder = &s.importer.builder;
         if !builder.info(*v).shape.clone().assign(&builder.info(*out).shape) {
@@ -143,7 +149,8 @@ pub(super) fn looped(
     let always = !conditional || s.importer.builder.info(outputs[rows + 1]).value.is_some();
     if rows > 0 && !(always && most.is_some()) {
         return Err(Error::NeedsValue(
-            "how many rounds a loop makes is known only when the model runs, and so is the length of what it collects".into(),
+            "how many rounds a loop makes is known only when the model runs, and so is the length of what it collects"
+                .into(),
         ));
     }
     let (test, _) = s.body(|s| {

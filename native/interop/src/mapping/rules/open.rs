@@ -7,18 +7,41 @@ use crate::error::{Error, Result};
 use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
-pub(super) static RULES: &[Rule] = &[Rule::new(
-    "expanded_open",
-    "(tensor, shape) -> tensor",
-    "The tensor broadcast to a shape whose dimensions are known, or are those of other tensors.",
-    expanded,
-)];
+pub(super) static RULES: &[Rule] = &[
+    Rule::new(
+        "expanded_open",
+        "(tensor, shape) -> tensor",
+        "The tensor broadcast to a shape whose dimensions are known, or are those of other tensors.",
+        expanded,
+    ),
+    Rule::new(
+        "range_open",
+        "(start, limit, delta) -> tensor",
+        "The integers from 0 to a dimension of another tensor, which is known only when the model runs.",
+        range,
+    ),
+];
+
+/// The numbers of a tensor, dimensions that are not known by their names.
+fn partly(s: &Scope<'_, '_>, value: &Value) -> Result<Vec<i64>> {
+    let info = s.importer.builder.info(handle(std::slice::from_ref(value), 0)?);
+    let numbers = info.partly.as_ref().or(info.value.as_ref()).map(NDArray::to_vec_as::<i64>).transpose()?;
+    numbers.ok_or_else(|| Error::NeedsValue("the numbers are known only when the model runs".into()))
+}
+
+fn range(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let unknown = || Error::NeedsValue("the length of the range is known only when the model runs".into());
+    let (start, limit, delta) = (partly(s, &args[0])?, partly(s, &args[1])?, partly(s, &args[2])?);
+    let ([0], [limit], [1]) = (start.as_slice(), limit.as_slice(), delta.as_slice()) else { return Err(unknown()) };
+    let (holder, axis) = s.importer.builder.holder_of(*limit).ok_or_else(unknown)?;
+    let dtype = s.importer.builder.info(handle(args, 1)?).dtype.map_or("int64", |d| d.name());
+    let params = vec![("axis", Value::Int(axis as i64))];
+    let counted = s.operator("_contrib_arange_like", vec![Value::Handle(holder)], params, false)?;
+    s.operator("Cast", vec![counted], vec![("dtype", dtype.into())], true)
+}
 
 fn expanded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let (data, shape) = (handle(args, 0)?, handle(args, 1)?);
-    let info = s.importer.builder.info(shape);
-    let target = info.partly.as_ref().or(info.value.as_ref()).map(NDArray::to_vec_as::<i64>).transpose()?;
-    let target = target.ok_or_else(|| Error::NeedsValue("the shape is known only when the model runs".into()))?;
+    let (data, target) = (handle(args, 0)?, partly(s, &args[1])?);
     let dims = s.importer.builder.info(data).dims.clone();
     let dims = dims.ok_or_else(|| Error::NeedsValue("the number of dimensions is not known".into()))?;
     let rank = dims.len().max(target.len());

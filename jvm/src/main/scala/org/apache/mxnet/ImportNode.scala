@@ -124,10 +124,11 @@ final class ImportNode private[mxnet] (
     new ImportNode(name, operator, domain, opset, inputs, outputs, attributes, inputNames, constants)
 
   /** The node with another operator of ONNX. */
-  def withOperator(operator: String): ImportNode = copy(operator = operator, domain = "")
+  def withOperator(operator: String): ImportNode = withOperator("", operator)
 
-  /** The node with another operator of a domain. */
-  def withOperator(domain: String, operator: String): ImportNode = copy(operator = operator, domain = domain)
+  /** The node with another operator of a domain, in the version of that domain's operator set which the model uses. */
+  def withOperator(domain: String, operator: String): ImportNode =
+    copy(operator = operator, domain = domain, opset = if (domain == this.domain) opset else ImportNode.OpsetOfModel)
 
   /** The node as one of another version of the operator set. */
   def withOpset(opset: Int): ImportNode = copy(opset = opset)
@@ -155,6 +156,9 @@ final class ImportNode private[mxnet] (
 }
 
 private[mxnet] object ImportNode {
+
+  /** The version that the model uses of an operator set. */
+  val OpsetOfModel = 0
 
   /** An operator with its domain. */
   def qualified(domain: String, operator: String): String = if (domain.isEmpty) operator else s"$domain.$operator"
