@@ -279,6 +279,15 @@ def indexing():
     yield one("GatherElements", [x, np.array([[0, -1], [3, 2]], dtype=np.int64)], constants=(1,), axis=1)
     yield one("GatherElements", [x, np.array([[2, 0, 1, -3]], dtype=np.int64)], "GatherElements_axis_0")
     yield one("ScatterND", [x, np.array([[2], [0]], dtype=np.int64), numbers((2, 4), seed=3)], opset=13)
+    places, updates = np.array([[0, 2, 1, 0], [-1, 0, 0, 0]], dtype=np.int64), numbers((2, 4), seed=4)
+    for reduction in ["none", "add", "mul", "max", "min"]:
+        slots = np.array([[0, 1, 2, 0], [1, 0, 1, 2]], dtype=np.int64) if reduction == "none" else places
+        yield one("ScatterElements", [x, slots, updates], f"ScatterElements_{reduction}", reduction=reduction)
+        yield one("ScatterND", [x, np.array([[2], [2 if reduction != "none" else 0]], dtype=np.int64), updates], f"ScatterND_{reduction}", reduction=reduction)
+    yield one("ScatterElements", [x, slots[:, :2], updates[:, :2]], "ScatterElements_axis", opset=13, axis=1)
+    yield one("Unique", [np.array([3, 1, 3, 2], dtype=np.float32)], "Unique_unsorted", outputs=4, sorted=0)
+    yield one("GatherND", [numbers((2, 3, 4)), np.array([[1], [2]], dtype=np.int64)], "GatherND_batches", batch_dims=1)
+    yield one("Compress", [x, np.array([False, True, True, False, True])], "Compress_flat")
     yield one("OneHot", [ints(1, -1, 5), ints(4), np.array([2, 7], dtype=np.float32)], constants=(1,), axis=0)
     yield one("ReverseSequence", [numbers((4, 3)), ints(1, 4, 2)], time_axis=0, batch_axis=1)
     yield one("ReverseSequence", [numbers((3, 4)), ints(1, 4, 2)], "ReverseSequence_batch_first", time_axis=1, batch_axis=0)
@@ -305,6 +314,13 @@ def recurrent():
             weights = [numbers((d, gates * h, 3)), numbers((d, gates * h, h), seed=1), numbers((d, 2 * gates * h), seed=2)]
             outputs = 3 if op == "LSTM" else 2
             yield one(op, [x, *weights], f"{op}_{direction}", constants=(1, 2, 3), outputs=outputs, hidden_size=h, direction=direction, **attributes)
+    weights = lambda gates, d: [numbers((d, gates * h, 3)), numbers((d, gates * h, h), seed=1), numbers((d, 2 * gates * h), seed=2)]
+    lengths = np.array([2, 4], dtype=np.int32)
+    yield one("GRU", [x, *weights(3, 2), lengths], "GRU_reset_before", constants=(1, 2, 3), outputs=2, hidden_size=h, direction="bidirectional")
+    yield one("GRU", [x, *weights(3, 1)], "GRU_activations", constants=(1, 2, 3), outputs=2, hidden_size=h, clip=0.5, activations=["HardSigmoid", "Softsign"])
+    yield one("RNN", [x, *weights(1, 2), lengths], "RNN_lengths", constants=(1, 2, 3), outputs=2, hidden_size=h, direction="bidirectional", activations=["Relu", "Affine"], activation_alpha=[0.5], activation_beta=[0.1])
+    peepholes = [None, None, numbers((1, 15), seed=6)]
+    yield one("LSTM", [x, *weights(4, 1), lengths, *peepholes], "LSTM_peepholes", constants=(1, 2, 3), outputs=3, hidden_size=h, direction="reverse")
     states = [numbers((1, 2, h), seed=4), numbers((1, 2, h), seed=5)]
     yield one("LSTM", [x, numbers((1, 20, 3)), numbers((1, 20, h)), None, None, *states], "LSTM_states", constants=(1, 2), outputs=3, hidden_size=h)
 
@@ -374,4 +390,87 @@ def control():
     yield Case("Scan of numbers", [sums], {"x0": np.float32(1), "xs": numbers((260,))}, ["last", "all"])
 
 
-FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control]}
+def sampling():
+    x, grid = numbers((2, 3, 4, 5)), np.round(np.tanh(numbers((2, 3, 2, 2))) * 1.4, 3)
+    for mode in ["bilinear", "nearest", "bicubic"]:
+        for padding in ["zeros", "border", "reflection"]:
+            for corners in [0, 1]:
+                name = f"GridSample_{mode}_{padding}_{corners}"
+                yield one("GridSample", [x, grid], name, opset=16, mode=mode, padding_mode=padding, align_corners=corners)
+    yield one("GridSample", [numbers((1, 2, 3, 4, 2)), np.tanh(numbers((1, 2, 2, 1, 3)))], "GridSample_3d", opset=20, mode="linear")
+    yield one("AffineGrid", [numbers((2, 2, 3)), ints(2, 3, 4, 5)], opset=20, constants=(1,))
+    yield one("AffineGrid", [numbers((1, 3, 4)), ints(1, 1, 2, 3, 2)], "AffineGrid_3d", opset=20, constants=(1,), align_corners=1)
+    rois, batches = np.array([[1, 1, 8, 9], [0, 2, 5.5, 7]], np.float32), ints(0, 1)
+    for mode in ["avg", "max"]:
+        for half in ["half_pixel", "output_half_pixel"]:
+            yield one("RoiAlign", [x, rois, batches], f"RoiAlign_{mode}_{half}", mode=mode, coordinate_transformation_mode=half, output_height=2, output_width=3, spatial_scale=0.5, sampling_ratio=2)
+    yield one("RoiAlign", [x, rois, batches], "RoiAlign_adaptive", output_height=2, output_width=2, spatial_scale=0.5)
+    yield one("MaxRoiPool", [x, np.array([[0, 0, 0, 7, 6], [1, 2, 2, 8, 8]], np.float32)], pooled_shape=[2, 2], spatial_scale=0.5)
+    boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [0, 10.1, 1, 11.1], [0, 100, 1, 101]]], np.float32)
+    scores = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3], [0.1, 0.2, 0.9, 0.3, 0.2, 0.8]]], np.float32)
+    yield one("NonMaxSuppression", [boxes, scores, ints(3), np.float32([0.5]), np.float32([0.25])], constants=(2, 3, 4))
+    yield one("NonMaxSuppression", [np.abs(boxes) + 0.5, scores, ints(2)], "NonMaxSuppression_centre", constants=(2,), center_point_box=1)
+    weights, offset = numbers((4, 3, 2, 2)), np.round(numbers((2, 8, 5, 4)) * 0.5, 2)
+    yield one("DeformConv", [x, weights, offset, numbers((4,)), np.abs(numbers((2, 4, 5, 4)))], opset=19, constants=(1, 3), pads=[1, 0, 1, 0])
+    yield one("DeformConv", [x, weights, offset[:, :, :4]], "DeformConv_asymmetric", opset=19, constants=(1,), pads=[1, 0, 0, 0])
+    yield one("Col2Im", [numbers((1, 12, 6)), ints(3, 4), ints(2, 2)], constants=(1, 2))
+    yield one("Col2Im", [numbers((1, 4, 15)), ints(4, 4), ints(2, 2)], "Col2Im_pads", constants=(1, 2), pads=[0, 0, 0, 2])
+    yield one("MaxPool", [x], "MaxPool_indices", outputs=2, kernel_shape=[2, 2], dilations=[2, 1], pads=[1, 0, 0, 1], ceil_mode=1, strides=[2, 2])
+    yield one("MaxPool", [numbers((1, 1, 4, 4), "uint8")], "MaxPool_uint8", kernel_shape=[2, 2])
+    yield one("MaxUnpool", [np.array([[[[5, 6], [7, 8]]]], np.float32), np.array([[[[5, 7], [13, 15]]]], np.int64)], kernel_shape=[2, 2], strides=[2, 2])
+    yield one("AveragePool", [x], "AveragePool_dilations", opset=19, kernel_shape=[2, 2], dilations=[2, 3], pads=[1, 0, 1, 1])
+    yield one("LpPool", [x], "LpPool_dilations", opset=18, kernel_shape=[2, 2], dilations=[2, 2], p=3)
+    yield one("CenterCropPad", [numbers((4, 5)), ints(6, 2)], constants=(1,))
+
+
+def signal():
+    for op in ["HannWindow", "HammingWindow", "BlackmanWindow"]:
+        yield one(op, [np.int64(7)], constants=(0,))
+        yield one(op, [np.int64(6)], f"{op}_symmetric", constants=(0,), periodic=0)
+    yield one("MelWeightMatrix", [np.int64(8), np.int64(16), np.int64(8192), np.float32(0), np.float32(4096)], constants=(0, 1, 2, 3, 4))
+    for n in [4, 5]:
+        x = numbers((2, n, 1))
+        yield one("DFT", [x], f"DFT_{n}", axis=1)
+        yield one("DFT", [x], f"DFT_onesided_{n}", axis=1, onesided=1)
+        yield one("DFT", [numbers((2, n, 2))], f"DFT_complex_{n}", axis=1)
+        yield one("DFT", [numbers((2, n, 2))], f"DFT_inverse_{n}", axis=1, inverse=1)
+    yield one("DFT", [numbers((2, 5, 1)), np.int64(8)], "DFT_length", constants=(1,), axis=1)
+    yield one("STFT", [numbers((1, 16, 1)), np.int64(4), np.hanning(8).astype(np.float32)], constants=(1, 2))
+    yield one("STFT", [numbers((1, 16, 1)), np.int64(3), None, np.int64(5)], "STFT_length", constants=(1, 3), onesided=0)
+    counted = dict(min_gram_length=1, max_gram_length=2, max_skip_count=1, ngram_counts=[0, 2], ngram_indexes=[0, 2, 1], pool_int64s=[2, 3, 5, 4])
+    for mode in ["TF", "IDF", "TFIDF"]:
+        yield one("TfIdfVectorizer", [np.array([[5, 4, 2, 5, 3, 4]], np.int32)], f"TfIdfVectorizer_{mode}", mode=mode, weights=[1.0, 10.0, 0.5], **counted)
+
+
+def microsoft():
+    """Operators of ONNX Runtime."""
+    ours = lambda op, arrays, name=None, **more: one(op, arrays, name, domain="com.microsoft", **more)
+    x = numbers((2, 3, 8))
+    yield ours("Gelu", [x], "com.microsoft.Gelu")
+    yield ours("QuickGelu", [x])
+    yield ours("FastGelu", [x])
+    yield ours("FastGelu", [x, numbers((8,))], "FastGelu_bias", constants=(1,))
+    yield ours("BiasGelu", [x, numbers((8,))], constants=(1,))
+    yield ours("FusedMatMul", [numbers((2, 4, 3)), numbers((2, 5, 4), seed=1)], transA=1, transB=1, alpha=0.5)
+    yield ours("FusedGemm", [numbers((2, 3)), numbers((3, 4)), numbers((4,))], activation="Relu", constants=(1, 2))
+    images, w = numbers((1, 2, 5, 5)), numbers((3, 2, 3, 3))
+    yield ours("FusedConv", [images, w, numbers((3,))], constants=(1, 2), activation="Relu", pads=[1, 1, 1, 1])
+    yield ours("FusedConv", [images, w, numbers((3,)), numbers((1, 3, 3, 3))], "FusedConv_sum", constants=(1, 2), activation="LeakyRelu", activation_params=[0.3])
+    gamma, beta, skip = numbers((8,)), numbers((8,), seed=1), numbers((2, 3, 8), seed=2)
+    yield one("SimplifiedLayerNormalization", [x, gamma], constants=(1,))
+    yield ours("SkipLayerNormalization", [x, skip, gamma, beta], constants=(2, 3), outputs=1)
+    yield ours("SkipLayerNormalization", [x, skip, gamma, beta, numbers((8,), seed=3)], "SkipLayerNormalization_bias", constants=(2, 3, 4), epsilon=1e-3)
+    yield ours("SkipSimplifiedLayerNormalization", [x, skip, gamma], constants=(2,))
+    words, mask = np.array([[1, 2, 0], [4, 3, 3]], np.int32), np.array([[1, 1, 0], [1, 1, 1]], np.int32)
+    tables = [numbers((5, 8)), numbers((4, 8), seed=1), numbers((2, 8), seed=2)]
+    yield ours("EmbedLayerNormalization", [words, mask, *tables, gamma, beta, mask], constants=(2, 3, 4, 5, 6), outputs=2)
+    weights, bias = numbers((8, 24)), numbers((24,))
+    yield ours("Attention", [x, weights, bias], "com.microsoft.Attention", constants=(1, 2), num_heads=2)
+    yield ours("Attention", [x, weights, bias, mask], "com.microsoft.Attention_mask", constants=(1, 2), num_heads=2)
+    yield ours("Attention", [x, weights, bias, np.array([2, 3], np.int32)], "com.microsoft.Attention_lengths", constants=(1, 2), num_heads=2)
+    yield ours("Attention", [x, weights, bias, None, numbers((2, 2, 2, 5, 4))], "com.microsoft.Attention_past", constants=(1, 2), outputs=2, num_heads=2, unidirectional=1)
+    yield ours("MultiHeadAttention", [x, numbers((2, 4, 8), seed=1), numbers((2, 4, 8), seed=2)], num_heads=2)
+    yield ours("MultiHeadAttention", [x, skip, skip, bias, np.array([[1, 1, 0], [1, 1, 1]], np.int32)], "MultiHeadAttention_mask", constants=(3,), num_heads=4, scale=0.3)
+
+
+FAMILIES = {f.__name__: f for f in [elementwise, layers, shapes, reductions, images, graphs, losses, attention, indexing, quantised, recurrent, control, sampling, signal, microsoft]}

@@ -50,7 +50,7 @@ def record(case):
     outputs = [helper.make_empty_tensor_value_info(name) for name in case.outputs]
     constants = [helper.make_tensor(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape, a.tobytes(), raw=True) for n, a in case.constants.items()]
     graph = helper.make_graph(case.nodes, case.name, [value_info(n, a) for n, a in given.items()], outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
     results = compute(model, given, case.reference)
     for info, result in zip(graph.output, results):
         info.CopyFrom(value_info(info.name, np.asarray(result)))

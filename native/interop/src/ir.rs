@@ -165,6 +165,17 @@ impl Value {
         }
     }
 
+    /// Whether both say the same: truth values may be numbers, and numbers are those of single precision.
+    pub fn says(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.says(b)),
+            _ => match (self.number(), other.number()) {
+                (Some(a), Some(b)) => a as f32 == b as f32,
+                _ => self == other,
+            },
+        }
+    }
+
     /// What kind of value it is, for messages.
     pub fn kind(&self) -> &'static str {
         match self {

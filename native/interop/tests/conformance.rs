@@ -13,6 +13,8 @@ use ferromx_interop::ir::Model;
 use ferromx_interop::onnx::{self, External};
 use ferromx_interop::run::{self, Run};
 use ferromx_runtime::arrays::write_converted;
+use ferromx_runtime::symbol::Symbol;
+use indexmap::IndexMap;
 use serde_json::Value;
 
 const FAMILIES: &[(&str, &str)] = &[
@@ -24,10 +26,13 @@ const FAMILIES: &[(&str, &str)] = &[
     ("indexing", include_str!("../../../tests/onnx/data/indexing.jsonl")),
     ("layers", include_str!("../../../tests/onnx/data/layers.jsonl")),
     ("losses", include_str!("../../../tests/onnx/data/losses.jsonl")),
+    ("microsoft", include_str!("../../../tests/onnx/data/microsoft.jsonl")),
     ("models", include_str!("../../../tests/onnx/data/models.jsonl")),
     ("quantised", include_str!("../../../tests/onnx/data/quantised.jsonl")),
     ("recurrent", include_str!("../../../tests/onnx/data/recurrent.jsonl")),
     ("reductions", include_str!("../../../tests/onnx/data/reductions.jsonl")),
+    ("sampling", include_str!("../../../tests/onnx/data/sampling.jsonl")),
+    ("signal", include_str!("../../../tests/onnx/data/signal.jsonl")),
     ("shapes", include_str!("../../../tests/onnx/data/shapes.jsonl")),
 ];
 
@@ -130,4 +135,72 @@ fn exported_models_give_the_same_values() {
     }
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
     assert!(exported >= 200, "only {exported} models could be exported; not:\n{}", unmapped.join("\n"));
+}
+
+/// A graph of one operator of MXNet's with its values.
+struct Operator {
+    name: String,
+    symbol: Symbol,
+    params: IndexMap<String, NDArray>,
+    inputs: HashMap<String, NDArray>,
+    outputs: Vec<NDArray>,
+    random: bool,
+}
+
+fn operators() -> impl Iterator<Item = Operator> {
+    let lines = include_str!("../../../tests/onnx/data/exports.jsonl").lines();
+    lines.enumerate().map(|(line, text)| {
+        let v: Value = serde_json::from_str(text).unwrap();
+        let (mut params, mut inputs, mut variables) = (IndexMap::new(), HashMap::new(), Vec::new());
+        for (i, input) in v["inputs"].as_array().unwrap().iter().enumerate() {
+            let name = format!("x{i}");
+            variables.push(Symbol::variable(&name, Default::default()));
+            match input["parameter"].as_bool() {
+                Some(true) => drop(params.insert(name, array(input))),
+                _ => drop(inputs.insert(name, array(input))),
+            }
+        }
+        let op = v["op"].as_str().unwrap();
+        let attrs: Vec<_> =
+            v["attrs"].as_object().unwrap().iter().map(|(k, v)| (k.as_str(), v.as_str().unwrap())).collect();
+        let symbol = Symbol::op(op, "y", &variables, &attrs).unwrap();
+        let outputs: Vec<NDArray> = v["outputs"].as_array().unwrap().iter().map(array).collect();
+        let symbol = if outputs.len() == 1 { symbol.output(0).unwrap() } else { symbol };
+        let random = v["random"].as_bool().unwrap_or(false);
+        Operator { name: format!("{line} {op} {}", v["attrs"]), symbol, params, inputs, outputs, random }
+    })
+}
+
+/// Every operator that MXNet's own exporter writes, and more, gives MXNet's values as a model. With `FERROMX_EXPORTED` set to a folder
+/// the models are left there for other programs; `tests/onnx/check_exports.py` runs them in ONNX Runtime.
+#[test]
+fn exported_operators_give_mxnets_values() {
+    let folder = std::env::var_os("FERROMX_EXPORTED").map(std::path::PathBuf::from);
+    let mut wrong = Vec::new();
+    for (line, case) in operators().enumerate() {
+        let options = ExportOptions {
+            shapes: case.inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
+            dtypes: case.inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
+            ..ExportOptions::default()
+        };
+        let again = export::export(&case.symbol, &case.params, &options).and_then(|model| {
+            let bytes = onnx::to_bytes(&model)?;
+            if let Some(folder) = &folder {
+                std::fs::write(folder.join(format!("{line}.onnx")), &bytes).unwrap();
+            }
+            let model = onnx::read(bytes.into(), &External::refused())?;
+            let wanted: Vec<_> = model.graph.inputs.iter().map(|i| i.name.clone()).collect();
+            run::run(&model, case.inputs.into_iter().filter(|(n, _)| wanted.contains(n)).collect())
+        });
+        let found = match again {
+            Ok((outputs, _)) if case.random => {
+                let shapes = |all: &[NDArray]| all.iter().map(|a| (a.shape().clone(), a.dtype())).collect::<Vec<_>>();
+                (shapes(&outputs) != shapes(&case.outputs)).then(|| format!("{:?}", shapes(&outputs)))
+            }
+            Ok((outputs, _)) => difference(&outputs, &case.outputs),
+            Err(e) => Some(e.to_string()),
+        };
+        wrong.extend(found.map(|why| format!("{}: {why}", case.name)));
+    }
+    assert!(wrong.is_empty(), "{} operators:\n{}", wrong.len(), wrong.join("\n"));
 }

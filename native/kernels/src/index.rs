@@ -180,9 +180,21 @@ where
     C: Number,
     T: Load<C> + Store<C>,
 {
+    scatter_by(src, rows, inner, dst, |d: C, s: C| d.plus(s));
+}
+
+/// Combines `dst` row `rows[i]` with `src` row i, in the order of i whatever the number of threads; `combine` gets the element
+/// that is there and the one that comes.
+///
+/// # Panics
+/// If a row number is too large or a length does not fit.
+pub fn scatter_by<T, C>(src: &[T], rows: &[usize], inner: usize, dst: &mut [T], combine: impl Fn(C, C) -> C + Sync)
+where
+    T: Load<C> + Store<C>,
+{
     each_target(src.len(), rows, inner, dst, |from, dst| {
         for (d, s) in dst.iter_mut().zip(&src[from..from + inner]) {
-            *d = T::element(d.lane().plus(s.lane()));
+            *d = T::element(combine(d.lane(), s.lane()));
         }
     });
 }

@@ -1,6 +1,6 @@
-//! Running sums.
+//! Running sums and products.
 
-use crate::map::{Elements, ElementsMut};
+use crate::map::{Elements, ElementsMut, Load, Store};
 use crate::par::{self, Plain, with_scratch};
 use crate::reduce::Number;
 
@@ -19,6 +19,31 @@ pub fn cumsum<C: Number>(x: Elements<'_>, dims: (usize, usize, usize), from_end:
         par::parallel_rows(lanes, GRAIN, 1, |i, part| C::load_any(x, i * GRAIN, part));
         scan(lanes, dims, from_end);
         C::store_any(lanes, out);
+    });
+}
+
+/// Products along the middle axis of `x`, seen as (outer, n, inner), up to each element, without itself if `exclusive`, or from it on
+/// where `from_end`.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn cumprod<T, C>(x: &[T], (_, n, inner): (usize, usize, usize), exclusive: bool, from_end: bool, out: &mut [T])
+where
+    C: Number,
+    T: Load<C> + Store<C>,
+{
+    assert_eq!(x.len(), out.len(), "products for every element");
+    par::parallel_rows(out, n * inner, (GRAIN / (n * inner).max(1)).max(1), |o, out| {
+        let mut products = vec![C::ONE; inner];
+        for k in 0..n {
+            let at = if from_end { n - 1 - k } else { k } * inner;
+            let x = &x[o * n * inner + at..][..inner];
+            for ((out, x), product) in out[at..].iter_mut().zip(x).zip(&mut products) {
+                let next = product.times(x.lane());
+                *out = T::element(if exclusive { *product } else { next });
+                *product = next;
+            }
+        }
     });
 }
 

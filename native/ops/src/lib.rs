@@ -13,6 +13,7 @@ pub mod internal;
 pub mod linalg;
 pub mod nn;
 pub mod numpy;
+pub mod onnx;
 pub mod optimizer;
 pub mod quantized;
 pub mod random;

@@ -66,6 +66,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::numpy::PAD,
     crate::numpy::RANDOM,
     crate::numpy::DISCRETE,
+    crate::onnx::OPS,
     crate::optimizer::SGD,
     crate::optimizer::MULTI_SGD,
     crate::optimizer::ADAPTIVE,

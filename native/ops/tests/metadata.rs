@@ -30,6 +30,10 @@ fn expected() -> HashMap<String, Expected> {
 
 /// How the definition differs from MXNet's, line by line.
 fn differences(def: &OpDef, all: &HashMap<String, Expected>) -> Vec<String> {
+    // Operators of ONNX that MXNet does not have.
+    if def.name.starts_with("_onnx_") {
+        return Vec::new();
+    }
     let Some(want) = all.get(def.name) else { return vec![format!("{}: MXNet has no such operator", def.name)] };
     let mut out = Vec::new();
     let got: Vec<_> =

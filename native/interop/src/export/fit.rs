@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ferromx_core::op::Inputs;
 use ferromx_ops::registry;
 
 use super::Source;
@@ -12,8 +13,18 @@ use crate::mapping::rules;
 use crate::mxnet;
 
 /// Parameters that say how an operator computes, not what.
-const NO_MEANING: [&str; 6] =
-    ["workspace", "cudnn_off", "cudnn_tune", "num_args", "min_calib_range", "max_calib_range"];
+const NO_MEANING: [&str; 10] = [
+    "workspace",
+    "cudnn_off",
+    "cudnn_tune",
+    "num_args",
+    "min_calib_range",
+    "max_calib_range",
+    "is_int",
+    "ctx",
+    "forward_stype",
+    "grad_scale",
+];
 
 /// A process that is being fitted.
 pub struct Fit<'a, 'p> {
@@ -84,7 +95,7 @@ impl<'p> Fit<'_, 'p> {
         self.covered.push(node);
         let (_, def) = registry::find(&n.op).map_err(|e| e.to_string())?;
         let descriptor = mxnet::descriptor(def);
-        let variadic = def.num_inputs(&self.source.params(node)?).is_none();
+        let variadic = matches!(def.inputs, Inputs::Variadic { .. });
         let inputs: Vec<Value> = n.inputs.iter().map(|name| self.source.value(name)).collect();
         let mut named: HashMap<usize, &'p Expr> = HashMap::new();
         for (key, e) in &call.named {
@@ -116,7 +127,7 @@ impl<'p> Fit<'_, 'p> {
         let value = n.attributes.get(&a.name).cloned().unwrap_or_default();
         match call.named.iter().find(|(key, _)| *key == a.name) {
             Some((_, e)) => self.fit(e, &value).map_err(|why| format!("its parameter {} is {value}: {why}", a.name)),
-            None if NO_MEANING.contains(&a.name.as_str()) || value == a.default => Ok(()),
+            None if NO_MEANING.contains(&a.name.as_str()) || value.says(&a.default) => Ok(()),
             None => Err(format!("its parameter {} is {value}", a.name)),
         }
     }
@@ -154,7 +165,7 @@ impl<'p> Fit<'_, 'p> {
                 },
             },
             other => match (self.known(other), value) {
-                (Some(expected), _) if expected == *value => Ok(()),
+                (Some(expected), _) if expected.says(value) => Ok(()),
                 (Some(expected), Value::Handle(h))
                     if self.source.number(*h).is_some_and(|x| Some(x) == expected.number()) =>
                 {

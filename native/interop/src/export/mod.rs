@@ -9,9 +9,7 @@ use std::collections::HashMap;
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
-use ferromx_ops::registry;
 use ferromx_runtime::symbol::Symbol;
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 use indexmap::IndexMap;
@@ -20,7 +18,7 @@ use crate::error::{Error, Problem, Result};
 use crate::import::{Builder, Importer, Names, NumpyShapes, Scope};
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 use crate::mapping::ast::{Call, Direction, Expr, Process};
-use crate::mapping::table;
+use crate::mapping::{rules, table};
 use crate::mxnet;
 use fit::Fit;
 
@@ -60,14 +58,6 @@ impl Source {
     /// The number that a tensor holds, if it is a constant of one element.
     fn number(&self, handle: usize) -> Option<f64> {
         self.numbers.get(&handle).copied()
-    }
-
-    fn params(&self, node: usize) -> Result<Params, String> {
-        let n = &self.graph.nodes[node];
-        let attrs: Attrs =
-            n.attributes.iter().filter(|(_, v)| **v != Value::None).map(|(k, v)| (k.clone(), v.to_string())).collect();
-        let (_, def) = registry::find(&n.op).map_err(|e| e.to_string())?;
-        def.parse(&attrs).map_err(|e| e.to_string())
     }
 }
 
@@ -245,7 +235,15 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
             continue;
         }
         write(&mut scope, process, &names, ours)?;
-        return Ok(covered);
+        let made = importer.sink.as_ref().map_or(&[][..], |s| &s.nodes);
+        let missing = ours
+            .outputs
+            .iter()
+            .position(|o| source.uses.contains_key(o) && !made.iter().any(|n| n.outputs.contains(o)));
+        return match missing {
+            Some(k) => Err(Error::unsupported(format!("its output {k} is used, but has no form"))),
+            None => Ok(covered),
+        };
     }
     let op = &source.graph.nodes[i].op;
     Err(Error::unsupported(match reasons.is_empty() {
@@ -256,8 +254,58 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
 
 /// Makes the framework's side of a process.
 fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
-    framework_call(scope, &process.left, names, Some(&ours.outputs))?;
+    if rules::find(&process.left.name).is_none() {
+        framework_call(scope, &process.left, names, Some(&ours.outputs))?;
+        return Ok(());
+    }
+    // What a rule makes gets the names of the outputs.
+    let made = match scope.eval(&Expr::Call(process.left.clone()), names, false)? {
+        Value::List(items) => items,
+        single => vec![single],
+    };
+    if made.len() < ours.outputs.len() {
+        let (given, wanted) = (made.len(), ours.outputs.len());
+        return Err(Error::value(format!("the rule {} makes {given} outputs of {wanted}", process.left.name)));
+    }
+    for (output, value) in ours.outputs.iter().zip(made).filter(|(_, v)| *v != Value::None) {
+        if let Some(sink) = scope.importer.sink.as_mut() {
+            scope.name = sink.unique(&format!("{}/output", ours.name));
+        }
+        let args = vec![Expr::Literal(value)];
+        let copy = Call { name: "Identity".into(), args, named: Vec::new(), line: process.left.line };
+        framework_call(scope, &copy, &Names::new(), Some(std::slice::from_ref(output)))?;
+    }
     Ok(())
+}
+
+/// Adds one operator of the framework with attributes, and gives the tensors of its first `outputs` outputs.
+///
+/// # Errors
+/// Attributes that the operator does not have.
+pub fn framework_node(
+    scope: &mut Scope<'_, '_>,
+    op: &str,
+    inputs: Vec<Value>,
+    attributes: Vec<(&str, Value)>,
+    outputs: usize,
+) -> Result<Vec<Value>> {
+    let named = attributes.into_iter().map(|(key, value)| (key.to_string(), Expr::Literal(value))).collect();
+    let args = inputs.into_iter().map(Expr::Literal).collect();
+    let call = Call { name: op.into(), args, named, line: 0 };
+    let Some(sink) = scope.importer.sink.as_mut() else { return Err(Error::value("nothing is being written")) };
+    let names: Vec<String> = (0..outputs).map(|_| sink.unique(&format!("{}/{op}", scope.name))).collect();
+    let made = names.iter().map(|name| {
+        let handle = scope.importer.builder.input(name, Shape::unknown(), None, None);
+        if let Some(sink) = scope.importer.sink.as_mut() {
+            sink.names.insert(handle, name.clone());
+        }
+        Value::Handle(handle)
+    });
+    let made = made.collect();
+    let outer = std::mem::replace(&mut scope.name, names.first().cloned().unwrap_or_default());
+    let written = framework_call(scope, &call, &Names::new(), Some(&names));
+    scope.name = outer;
+    written.map(|_| made)
 }
 
 /// Adds one operator of the framework on tensors, without attributes, and gives the tensor of its first output.

@@ -8,10 +8,13 @@ mod elements;
 mod lists;
 mod loops;
 mod open;
+mod placing;
 mod recurrent;
 mod resize;
+mod signal;
 mod tensors;
 mod windows;
+mod written;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -71,6 +74,9 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         recurrent::RULES,
         elements::RULES,
         open::RULES,
+        placing::RULES,
+        signal::RULES,
+        written::RULES,
     ]
     .into_iter()
     .flatten()

@@ -22,7 +22,11 @@ const FILES: &[(&str, &str)] = &[
     ("layers.map", include_str!("../../mappings/layers.map")),
     ("shapes.map", include_str!("../../mappings/shapes.map")),
     ("images.map", include_str!("../../mappings/images.map")),
+    ("sampling.map", include_str!("../../mappings/sampling.map")),
+    ("signal.map", include_str!("../../mappings/signal.map")),
     ("losses.map", include_str!("../../mappings/losses.map")),
+    ("mxnet.map", include_str!("../../mappings/mxnet.map")),
+    ("microsoft.map", include_str!("../../mappings/microsoft.map")),
     ("quantised.map", include_str!("../../mappings/quantised.map")),
     ("recurrent.map", include_str!("../../mappings/recurrent.map")),
     ("reductions.map", include_str!("../../mappings/reductions.map")),
@@ -149,7 +153,10 @@ impl Check<'_> {
         let p = self.process;
         let mut names = HashSet::new();
         collect(&p.right, &mut names);
-        p.lets.iter().for_each(|(_, e)| collect(e, &mut names));
+        for (name, e) in &p.lets {
+            collect(e, &mut names);
+            names.insert(name);
+        }
         let mut found = Ok(());
         let mut check = |e: &Expr| {
             let checked = match e {
@@ -216,7 +223,9 @@ impl Check<'_> {
         let versions = self.versions(call)?;
         for op in &versions {
             let variadic = op.inputs.last().is_some_and(|a| a.arity == Arity::Many);
-            if call.args.len() > op.inputs.len() && !variadic {
+            // What may be absent may also be unknown to older versions.
+            let optional = |e: &Expr| matches!(e, Expr::Name(_, Arity::Optional));
+            if call.args.iter().skip(op.inputs.len()).any(|e| !optional(e)) && !variadic {
                 let text = format!("{} of version {} has only {} inputs", op.name, op.since, op.inputs.len());
                 return Err(self.error(call.line, text));
             }

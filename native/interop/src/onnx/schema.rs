@@ -45,6 +45,7 @@ impl Schema {
 pub fn schema() -> Result<&'static Schema> {
     static SCHEMA: OnceLock<Result<Schema>> = OnceLock::new();
     let files = [
+        ("", "runtime-operators.txt", include_str!("../../data/runtime-operators.txt")),
         ("", "onnx-operators.txt", include_str!("../../data/onnx-operators.txt")),
         ("com.microsoft", "microsoft-operators.txt", include_str!("../../data/microsoft-operators.txt")),
     ];

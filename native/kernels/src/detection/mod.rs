@@ -8,6 +8,7 @@ mod multibox;
 mod position_sensitive;
 mod proposal;
 mod regions;
+mod select;
 mod suppression;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,10 @@ pub use boxes::{BoxFormat, Decoding, bipartite_matching, box_decode, box_encode,
 pub use multibox::{Anchors, Detection, NegativeMining, Targets, detections, multibox_targets, priors};
 pub use position_sensitive::{BinGroups, DeformableBins, PositionSensitive, offsets_backward};
 pub use proposal::{Proposals, proposals};
-pub use regions::{AlignShape, Maps, Regions, RoiAlign, RotatedAlign, pool_regions, pool_regions_backward};
+pub use regions::{
+    AlignShape, Maps, Regions, RoiAlign, RotatedAlign, max_of_regions, pool_regions, pool_regions_backward,
+};
+pub use select::{Selection, box_edges, select_boxes};
 pub use suppression::{Suppression, suppress, suppress_backward};
 
 use crate::float::Accum;

@@ -146,6 +146,31 @@ pub fn pool_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T::
     });
 }
 
+/// As [`pool_regions`], but every bin is the largest contribution of a pixel to one of its points, times nothing else.
+///
+/// # Panics
+/// If the lengths do not fit.
+pub fn max_of_regions<T: Real>(data: &[T], maps: &Maps, regions: &impl Regions<T::Acc>, out: &mut [T]) {
+    let bins = regions.bins();
+    assert_eq!(out.len(), regions.count() * regions.channels() * bins, "the bins do not fit");
+    par::parallel_rows(out, regions.channels() * bins, 1, |i, out| {
+        let region = regions.region(i);
+        let Some(image) = region.image else { return out.fill(T::default()) };
+        for (channel, out) in out.chunks_exact_mut(bins).enumerate() {
+            let plane = &data[(image * maps.channels + channel) * maps.plane()..][..maps.plane()];
+            for (bin, out) in region.bins.iter().zip(out) {
+                let points = &region.points[bin.points.clone()];
+                let values =
+                    points.iter().flat_map(|p| (0..4).map(|k| p.weight[k] * T::Acc::of(plane[p.at[k] as usize])));
+                // Points outside of the picture contribute zero.
+                let outside = (T::Acc::count(points.len()) * bin.scale < T::Acc::of(0.999f32)).then(T::Acc::zero);
+                let larger = |a: T::Acc, b: T::Acc| if b > a { b } else { a };
+                *out = values.chain(outside).reduce(larger).unwrap_or(T::Acc::zero()).store();
+            }
+        }
+    });
+}
+
 /// The gradient of [`pool_regions`] with respect to the data.
 ///
 /// # Panics

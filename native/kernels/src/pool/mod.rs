@@ -5,6 +5,7 @@
 
 mod backward;
 mod forward;
+pub mod maximum;
 #[cfg(test)]
 mod tests;
 

@@ -7,6 +7,7 @@
 mod backward;
 mod cells;
 mod forward;
+pub mod general;
 mod geometry;
 #[cfg(test)]
 mod tests;

@@ -37,22 +37,30 @@ pub(super) static RULES: &[Rule] = &[
         },
     ),
     Rule::new(
-        "causal_mask",
-        "(queries, keys, offset, dtype) -> tensor",
-        "The mask that adds 0 where a query may see a key, key j for query i where j <= i + offset, and minus infinity elsewhere.",
-        |s, a| {
-            let (queries, keys, offset) = (int(a, 0)?, int(a, 1)?, int(a, 2)?);
-            let dtype: DType = text(a, 3)?.parse().map_err(Error::Value)?;
-            let shape = Shape::new(&[queries, keys]);
-            made_elements(&shape)?;
-            let mask = NDArray::zeros(&shape, dtype, Context::default())?;
-            let one = |i: i64, j: i64| if j <= i + offset { 0.0 } else { f64::NEG_INFINITY };
-            let all: Vec<f64> =
-                (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| one(i, j)).collect();
-            write_converted(&mask, all.into_iter())?;
-            let name = format!("{}/causal", s.name);
-            Ok(Value::Handle(s.importer.builder.constant(&name, mask)))
-        },
+        "seen_keys",
+        "(queries, keys, offset, causal, left, right, dtype) -> tensor",
+        "The mask that adds 0 where a query may see a key and minus infinity elsewhere. Query i stands at i + offset; causal, it sees no \
+         later key; with a window it sees so many keys before and after it, -1 for all of them.",
+        seen_keys,
+    ),
+    Rule::new(
+        "keys_before",
+        "(ends, queries, keys, causal, left, right, dtype) -> tensor",
+        "As seen_keys, where each batch has as many keys as a tensor says, behind which the queries end.",
+        keys_before,
+    ),
+    Rule::new(
+        "padding_mask",
+        "(mask, keys, value, dtype) -> tensor",
+        "The mask that adds a value where a key does not count. Which ones count is given as lengths (batch,), or as 1 and 0 in (batch, keys) \
+         or (batch, queries, keys). Keys have the shape (batch, heads, keys, size).",
+        padding_mask,
+    ),
+    Rule::new(
+        "function_of",
+        "(name, tensor, parameters) -> tensor",
+        "The activation of this name, none if it is absent; the parameters are those that ONNX gives it as attributes.",
+        function_of,
     ),
     Rule::new(
         "padded",
@@ -61,6 +69,93 @@ pub(super) static RULES: &[Rule] = &[
         padded,
     ),
 ];
+
+fn seen_keys(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let (queries, keys, offset) = (int(args, 0)?, int(args, 1)?, int(args, 2)?);
+    let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
+    let dtype: DType = text(args, 6)?.parse().map_err(Error::Value)?;
+    made_elements(&Shape::new(&[queries, keys]))?;
+    let mask = NDArray::zeros(&Shape::new(&[queries, keys]), dtype, Context::default())?;
+    let seen = |query: i64, key: i64| {
+        let distance = query + offset - key;
+        !(causal && distance < 0 || left >= 0 && distance > left || right >= 0 && -distance > right)
+    };
+    let one = |i: i64, j: i64| if seen(i, j) { 0.0 } else { f64::NEG_INFINITY };
+    let all: Vec<f64> = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| one(i, j)).collect();
+    write_converted(&mask, all.into_iter())?;
+    let name = format!("{}/mask", s.name);
+    Ok(Value::Handle(s.importer.builder.constant(&name, mask)))
+}
+
+fn keys_before(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let (queries, keys) = (int(args, 1)?, int(args, 2)?);
+    let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
+    made_elements(&Shape::new(&[queries.max(0), keys.max(0)]))?;
+    let mut numbers = |what: &str, items: Vec<i64>, dims: &[i64]| -> Result<Value> {
+        let name = format!("{}/{what}", s.name);
+        Ok(Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&items, dims)?)))
+    };
+    let key = numbers("keys", (0..keys).collect(), &[1, 1, 1, keys])?;
+    let query = numbers("queries", (0..queries).map(|i| i - queries).collect(), &[1, 1, queries, 1])?;
+    let mut op = |op: &str, a: Value, b: Value| s.operator(op, vec![a, b], vec![], false);
+    let mut seen = op("_npi_less", key.clone(), args[0].clone())?;
+    let place = op("_npi_add", args[0].clone(), query)?;
+    let distance = op("_npi_subtract", place, key)?;
+    let limits = [
+        ("_npi_greater_equal", 0, causal),
+        ("_npi_less_equal", left, left >= 0),
+        ("_npi_greater_equal", -right, right >= 0),
+    ];
+    for (compare, limit, _) in limits.into_iter().filter(|(_, _, holds)| *holds) {
+        let within = op(compare, distance.clone(), Value::Int(limit))?;
+        seen = op("_npi_bitwise_and", seen, within)?;
+    }
+    let params = vec![("x", Value::Float(0.0)), ("y", Value::Float(f64::NEG_INFINITY))];
+    let mask = s.operator("_npi_where_scalar2", vec![seen], params, false)?;
+    s.operator("Cast", vec![mask], vec![("dtype", args[6].clone())], false)
+}
+
+fn padding_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let rank = s.importer.builder.info(handle(args, 0)?).shape.ndim();
+    let axis = |at: i64| vec![("axis", Value::Int(at))];
+    let one = || Value::Int(1);
+    let counts = match rank {
+        Some(1) => {
+            let keys = s.importer.builder.info(handle(args, 1)?).shape.dim(2);
+            if keys < 0 {
+                return Err(Error::NeedsValue("the number of keys is not known: give the shapes of the inputs".into()));
+            }
+            let places = s.operator_constant("keys", &(0..keys).collect::<Vec<_>>())?;
+            let ends = s.operator("Cast", vec![args[0].clone()], vec![("dtype", "int64".into())], false)?;
+            let ends = s.operator("expand_dims", vec![ends], axis(-1), false)?;
+            s.operator("_npi_less", vec![places, ends], vec![], false)?
+        }
+        Some(2 | 3) => s.operator("_npi_greater_equal", vec![args[0].clone(), one()], vec![], false)?,
+        _ => return Err(Error::unsupported("only masks of one to three axes have a process")),
+    };
+    let counts = if rank == Some(3) { counts } else { s.operator("expand_dims", vec![counts], axis(1), false)? };
+    let counts = s.operator("expand_dims", vec![counts], axis(1), false)?;
+    let params = vec![("x", Value::Float(0.0)), ("y", args[2].clone())];
+    let mask = s.operator("_npi_where_scalar2", vec![counts], params, false)?;
+    s.operator("Cast", vec![mask], vec![("dtype", args[3].clone())], false)
+}
+
+fn function_of(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let given = if let Value::List(items) = &args[2] { items.as_slice() } else { &[] };
+    let number = |k: usize, otherwise: f64| Value::Float(given.get(k).and_then(Value::number).unwrap_or(otherwise));
+    let name = if args[0] == Value::None { "" } else { text(args, 0)? };
+    let (op, params) = match name {
+        "" => return Ok(args[1].clone()),
+        "Relu" => ("relu", vec![]),
+        "Tanh" => ("tanh", vec![]),
+        "Sigmoid" => ("sigmoid", vec![]),
+        "LeakyRelu" => ("LeakyReLU", vec![("act_type", "leaky".into()), ("slope", number(0, 0.01))]),
+        "HardSigmoid" => ("hard_sigmoid", vec![("alpha", number(0, 0.2)), ("beta", number(1, 0.5))]),
+        "Clip" => ("clip", vec![("a_min", number(0, f64::from(f32::MIN))), ("a_max", number(1, f64::from(f32::MAX)))]),
+        other => return Err(Error::unsupported(format!("the activation {other} has no process"))),
+    };
+    s.operator(op, vec![args[1].clone()], params, true)
+}
 
 fn known_shape(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
     let shape = &s.importer.builder.info(h).shape;
@@ -102,7 +197,7 @@ fn element_positions(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     s.operator("_npi_add", vec![scaled, base], vec![], false)
 }
 
-fn padded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+pub(super) fn padded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let pads = ints(args, 1)?;
     let h = handle(args, 0)?;
     let rank = s.importer.builder.info(h).shape.ndim();

@@ -1,4 +1,4 @@
-//! The rule for Resize: each axis that changes is gathered (nearest) or multiplied by a matrix of weights (linear, cubic).
+//! The rule for Resize: each axis that changes is gathered (nearest), or sums of neighbours with weights are made along it (linear, cubic).
 
 use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
@@ -65,7 +65,7 @@ fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         }
         value = match how.mode {
             "nearest" => gathered(s, value, axis, &how)?,
-            _ => weighted(s, value, axis, &how, rank)?,
+            _ => weighted(s, value, axis, &how)?,
         };
         if how.coordinates == "tf_crop_and_resize" {
             let within = |x: usize| (0.0..=(axis.from - 1) as f64).contains(&position(x, axis, &how));
@@ -200,15 +200,12 @@ fn weights(ratio: f64, axis: &Axis, how: &How<'_>) -> Vec<(i64, f64)> {
     all.into_iter().map(|(i, w)| (i, if how.antialias { w / sum } else { w })).collect()
 }
 
-fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: &Axis, how: &How<'_>, rank: usize) -> Result<Value> {
+fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: &Axis, how: &How<'_>) -> Result<Value> {
     let Value::Handle(h) = value else { return Err(Error::value("a tensor is resized")) };
     let dtype = s.importer.builder.info(h).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
-    if axis.from.saturating_mul(axis.to) > 1 << 26 {
-        return Err(Error::value(format!("{} to {} is too large for interpolation", axis.from, axis.to)));
-    }
-    // Column o holds the weights of output element o.
-    let mut matrix = vec![0f64; axis.from * axis.to];
+    // The places and weights of each output element.
+    let mut rows: Vec<Vec<(i64, f64)>> = Vec::with_capacity(axis.to);
     for o in 0..axis.to {
         let at = position(o, axis, how);
         let base = at.floor();
@@ -219,22 +216,22 @@ fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: &Axis, how: &How<'_>, ran
             let sum: f64 = taps.iter().map(|(_, w)| w).sum();
             taps.iter_mut().for_each(|(_, w)| *w /= sum);
         }
-        for (i, w) in taps {
-            let at = (base as i64 + i).clamp(0, axis.from as i64 - 1) as usize;
-            matrix[at * axis.to + o] += w;
+        let place = |(i, w): (i64, f64)| ((base as i64 + i).clamp(0, axis.from as i64 - 1), w);
+        rows.push(taps.into_iter().map(place).filter(|(_, w)| *w != 0.0).collect());
+    }
+    let width = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
+    let (mut places, mut factors) = (vec![0i64; axis.to * width], vec![0f64; axis.to * width]);
+    for (o, row) in rows.into_iter().enumerate() {
+        for (k, (place, weight)) in row.into_iter().enumerate() {
+            (places[o * width + k], factors[o * width + k]) = (place, weight);
         }
     }
-    let array = NDArray::zeros(&Shape::from_usize(&[axis.from, axis.to]), dtype, Context::default())?;
-    write_converted(&array, matrix.into_iter())?;
-    let name = format!("{}/weights", s.name);
-    let matrix = Value::Handle(s.importer.builder.constant(&name, array));
-    let moved = |from: usize, to: usize| {
-        vec![("source", Value::from(vec![from as i64])), ("destination", Value::from(vec![to as i64]))]
-    };
-    if axis.axis + 1 == rank {
-        return s.operator("_npi_matmul", vec![value, matrix], vec![], true);
-    }
-    let last = s.operator("_np_moveaxis", vec![value], moved(axis.axis, rank - 1), false)?;
-    let product = s.operator("_npi_matmul", vec![last, matrix], vec![], false)?;
-    s.operator("_np_moveaxis", vec![product], moved(rank - 1, axis.axis), true)
+    let dims = [axis.to as i64, width as i64];
+    let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
+    write_converted(&array, factors.into_iter())?;
+    let (places_name, weights_name) = (format!("{}/places", s.name), format!("{}/weights", s.name));
+    let places = Value::Handle(s.importer.builder.constant(&places_name, NDArray::from_slice(&places, &dims)?));
+    let weights = Value::Handle(s.importer.builder.constant(&weights_name, array));
+    let params = vec![("axis", Value::Int(axis.axis as i64))];
+    s.operator("_onnx_Interpolate", vec![value, places, weights], params, true)
 }

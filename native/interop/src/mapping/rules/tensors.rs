@@ -395,6 +395,9 @@ fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         return s.operator("_copy", vec![args[1].clone()], vec![], true);
     }
     let keep = int(args, 3)? != 0;
+    if let Some(made) = reduced_nothing(s, op, handle(args, 1)?, &axes, keep)? {
+        return Ok(made);
+    }
     let over_all = axes.is_empty() || s.importer.builder.info(handle(args, 1)?).shape.ndim() == Some(axes.len());
     let axis = if axes.is_empty() { Value::None } else { axes.into() };
     let params = vec![("axis", axis), ("keepdims", Value::Bool(keep))];
@@ -404,6 +407,58 @@ fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         true => s.operator("_np_reshape", vec![made], vec![("newshape", Value::List(Vec::new()))], true),
         false => Ok(made),
     }
+}
+
+/// The largest or smallest of no elements is the end of what the type can hold.
+fn reduced_nothing(s: &mut Scope<'_, '_>, op: &str, h: usize, axes: &[i64], keep: bool) -> Result<Option<Value>> {
+    let info = s.importer.builder.info(h);
+    let (shape, dtype) = (info.shape.clone(), info.dtype.unwrap_or(DType::F32));
+    if !matches!(op, "max" | "min") || !shape.is_known() || !shape.dims().contains(&0) {
+        return Ok(None);
+    }
+    let rank = shape.dims().len();
+    let over = axes.iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>, _>>()?;
+    let gone = |k: usize| over.is_empty() || over.contains(&k);
+    let dims = (0..rank).filter(|k| keep || !gone(*k)).map(|k| if gone(k) { 1 } else { shape.dim(k) });
+    let sign = if op == "max" { -1.0 } else { 1.0 };
+    let end = match dtype {
+        d if d.is_float() => sign * f64::INFINITY,
+        DType::Bool => f64::from(u8::from(op == "min")),
+        DType::U8 => {
+            if op == "min" {
+                255.0
+            } else {
+                0.0
+            }
+        }
+        DType::I8 => {
+            if op == "min" {
+                127.0
+            } else {
+                -128.0
+            }
+        }
+        DType::I32 => {
+            if op == "min" {
+                f64::from(i32::MAX)
+            } else {
+                f64::from(i32::MIN)
+            }
+        }
+        _ => {
+            if op == "min" {
+                i64::MAX as f64
+            } else {
+                i64::MIN as f64
+            }
+        }
+    };
+    let params = vec![
+        ("shape", dims.collect::<Vec<i64>>().into()),
+        ("value", Value::Float(end)),
+        ("dtype", dtype.name().into()),
+    ];
+    s.operator("_full", vec![], params, true).map(Some)
 }
 
 fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {

@@ -30,6 +30,7 @@ pub static OPS: &[&OpDef] = &[
     &proposal::PROPOSAL,
     &proposal::MULTI_PROPOSAL,
     &regions::ROI_ALIGN,
+    &regions::MAX_ROI_ALIGN,
     &regions::RROI_ALIGN,
     &regions::PS_ROI_POOLING,
     &regions::DEFORMABLE_PS_ROI_POOLING,

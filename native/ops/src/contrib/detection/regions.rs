@@ -10,8 +10,8 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::detection::{
-    AlignShape, BinGroups, DeformableBins, Maps, PositionSensitive, Regions, RoiAlign, RotatedAlign, offsets_backward,
-    pool_regions, pool_regions_backward,
+    AlignShape, BinGroups, DeformableBins, Maps, PositionSensitive, Regions, RoiAlign, RotatedAlign, max_of_regions,
+    offsets_backward, pool_regions, pool_regions_backward,
 };
 use ferromx_kernels::float::Real;
 
@@ -119,17 +119,7 @@ pub static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign")
     )
     .inputs(&[arg("data", "The pictures, of shape (batch, channel, height, width)."), ROIS])
     .params::<RoiAlignParam>()
-    .shape(|p, io| {
-        let p = p.get::<RoiAlignParam>();
-        let bins = align_shape(&p.pooled_size, p.spatial_scale, p.sample_ratio)?.bins;
-        let (mut channels, regions) = check_inputs(io, 5)?;
-        let (height, width) = (bins.0 as i64, bins.1 as i64);
-        if p.position_sensitive && channels >= 0 {
-            ensure!(channels % (height * width) == 0, "{channels} channels are no multiple of the {} bins", height * width);
-            channels /= height * width;
-        }
-        io.assign_out(0, &Shape::new(&[regions, channels, height, width]))
-    })
+    .shape(align_shapes)
     .forward(|ctx, ins, outs| {
         by_float!(ctx, ins[0].dtype(), |T| pool::<T>(ins, outs, &roi_align::<T>(ctx, &ins[1], ins[0].shape())?))
     })
@@ -143,6 +133,40 @@ pub static ROI_ALIGN: OpDef = OpDef::new("_contrib_ROIAlign")
         .inputs(Deps::Some(&[1])),
         None,
     ));
+
+/// Pooling of regions by the largest contribution of a pixel.
+pub static MAX_ROI_ALIGN: OpDef = OpDef::new("_onnx_MaxRoiAlign")
+    .doc(
+        "Pools regions of pictures as `_contrib_ROIAlign` does, but each bin is the largest contribution to one of its points: of the \
+         four pixels around the point, each times its weight.\n\n\
+         Shapes: data (batch, channel, height, width), rois (regions, 5), output (regions, channel, pooled height, pooled width). Not \
+         differentiable. Source: RoiAlign of ONNX with mode max.",
+    )
+    .inputs(&[arg("data", "The pictures, of shape (batch, channel, height, width)."), ROIS])
+    .params::<RoiAlignParam>()
+    .shape(align_shapes)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<RoiAlignParam>();
+        ensure!(!p.position_sensitive, "position_sensitive regions have no maximum: use _contrib_ROIAlign");
+        by_float!(ctx, ins[0].dtype(), |T| {
+            let regions = roi_align::<T>(ctx, &ins[1], ins[0].shape())?;
+            max_of_regions(ins[0].slice::<T>()?, &maps(ins[0].shape()), &regions, outs[0].slice_mut::<T>()?);
+            Ok(())
+        })
+    });
+
+/// Shapes around a pooling of regions with rows of five numbers.
+fn align_shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<RoiAlignParam>();
+    let bins = align_shape(&p.pooled_size, p.spatial_scale, p.sample_ratio)?.bins;
+    let (mut channels, regions) = check_inputs(io, 5)?;
+    let (height, width) = (bins.0 as i64, bins.1 as i64);
+    if p.position_sensitive && channels >= 0 {
+        ensure!(channels % (height * width) == 0, "{channels} channels are no multiple of the {} bins", height * width);
+        channels /= height * width;
+    }
+    io.assign_out(0, &Shape::new(&[regions, channels, height, width]))
+}
 
 fn roi_align<'a, T: Real>(ctx: &OpCtx<'_>, rois: &In<'a>, data: &Shape) -> Result<RoiAlign<'a, T>> {
     let p = ctx.params::<RoiAlignParam>();

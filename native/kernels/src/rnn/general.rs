@@ -1,0 +1,372 @@
+//! One recurrent layer with any activations of the gates, peepholes, clipping, and the reset gate before or after the product: the
+//! forms that ONNX describes. Computes forward.
+//!
+//! As in the layers of [`super::forward()`], the products of the inputs of all steps with their weights are one matrix product.
+
+use super::{Element, Weights};
+use crate::gemm::{Bias, Epilogue, MatMut, MatRef, gemm_fused};
+use crate::par;
+
+/// Elements of a pass over the gates that one parallel chunk takes.
+const GRAIN: usize = 1 << 12;
+
+/// A function of one number with up to two parameters, alpha and beta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// max(x, 0).
+    Relu,
+    /// tanh(x).
+    Tanh,
+    /// 1 / (1 + exp(-x)).
+    Sigmoid,
+    /// alpha x + beta.
+    Affine,
+    /// x, or alpha x below 0.
+    LeakyRelu,
+    /// x from alpha on, else 0.
+    ThresholdedRelu,
+    /// alpha tanh(beta x).
+    ScaledTanh,
+    /// alpha x + beta, limited to 0 and 1.
+    HardSigmoid,
+    /// x, or alpha (exp(x) - 1) below 0.
+    Elu,
+    /// x / (1 + |x|).
+    Softsign,
+    /// log(1 + exp(x)).
+    Softplus,
+}
+
+/// A function with its parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Activation<T> {
+    /// The function.
+    pub function: Function,
+    /// Its first parameter.
+    pub alpha: T,
+    /// Its second parameter.
+    pub beta: T,
+}
+
+impl<T: Element> Activation<T> {
+    #[inline]
+    fn of(&self, x: T) -> T {
+        let (zero, one) = (T::of(0.0), T::of(1.0));
+        match self.function {
+            Function::Relu => {
+                if x > zero {
+                    x
+                } else {
+                    zero
+                }
+            }
+            Function::Tanh => x.tanh_(),
+            Function::Sigmoid => x.sigmoid_(),
+            Function::Affine => self.alpha * x + self.beta,
+            Function::LeakyRelu => {
+                if x < zero {
+                    self.alpha * x
+                } else {
+                    x
+                }
+            }
+            Function::ThresholdedRelu => {
+                if x >= self.alpha {
+                    x
+                } else {
+                    zero
+                }
+            }
+            Function::ScaledTanh => self.alpha * (self.beta * x).tanh_(),
+            Function::HardSigmoid => {
+                let y = self.alpha * x + self.beta;
+                if y < zero {
+                    zero
+                } else if y > one {
+                    one
+                } else {
+                    y
+                }
+            }
+            Function::Elu => {
+                if x < zero {
+                    self.alpha * x.expm1_()
+                } else {
+                    x
+                }
+            }
+            Function::Softsign => x / (one + crate::math::Real::abs(x)),
+            Function::Softplus => x.softrelu_(),
+        }
+    }
+}
+
+/// The cell, with its gates in the order of their weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GeneralCell {
+    /// h = f(W x + R h + b).
+    Vanilla,
+    /// Gates z, r, h; `linear` if the reset gate multiplies the product with the state, else the state.
+    Gru {
+        /// Where the reset gate acts.
+        linear: bool,
+    },
+    /// Gates i, o, f, c; `coupled` if f = 1 - i.
+    Lstm {
+        /// Whether the gates of input and forgetting are one.
+        coupled: bool,
+    },
+}
+
+impl GeneralCell {
+    /// Gates of the cell.
+    pub fn gates(self) -> usize {
+        match self {
+            GeneralCell::Vanilla => 1,
+            GeneralCell::Gru { .. } => 3,
+            GeneralCell::Lstm { .. } => 4,
+        }
+    }
+}
+
+/// The layer.
+#[derive(Clone, Debug)]
+pub struct GeneralLayer<T> {
+    /// The cell.
+    pub cell: GeneralCell,
+    /// Longest sequence.
+    pub steps: usize,
+    /// Sequences.
+    pub batch: usize,
+    /// Numbers of an input.
+    pub input: usize,
+    /// Numbers of a state.
+    pub hidden: usize,
+    /// Directions: 1 or 2.
+    pub directions: usize,
+    /// Whether the first direction runs from the end.
+    pub reverse: bool,
+    /// Activations of a direction after the other: f and g (and h of an LSTM).
+    pub activations: Vec<Activation<T>>,
+    /// Limit of what goes into the activations, if there is one.
+    pub clip: Option<T>,
+}
+
+/// What goes in, each for all directions.
+#[derive(Clone, Copy)]
+pub struct GeneralInputs<'a, T> {
+    /// Inputs, (steps, batch, input).
+    pub x: &'a [T],
+    /// Weights of the inputs, (directions, gates * hidden, input).
+    pub w: &'a [T],
+    /// Weights of the state, (directions, gates * hidden, hidden).
+    pub r: &'a [T],
+    /// Biases of both, (directions, 2 * gates * hidden).
+    pub b: &'a [T],
+    /// First states, (directions, batch, hidden).
+    pub h0: &'a [T],
+    /// First cells of an LSTM.
+    pub c0: &'a [T],
+    /// Weights from the cells to the gates i, o, f of an LSTM, (directions, 3 * hidden).
+    pub peepholes: &'a [T],
+    /// Lengths of the sequences; all are of full length without.
+    pub lengths: Option<&'a [usize]>,
+}
+
+/// What comes out.
+pub struct GeneralOutputs<'a, T> {
+    /// States of all steps, (steps, directions, batch, hidden); zeros behind the end of a sequence.
+    pub y: &'a mut [T],
+    /// Last states, (directions, batch, hidden).
+    pub h: &'a mut [T],
+    /// Last cells of an LSTM.
+    pub c: &'a mut [T],
+}
+
+/// One direction under way.
+struct Run<'a, T: Element + 'static> {
+    layer: &'a GeneralLayer<T>,
+    reverse: bool,
+    activations: &'a [Activation<T>],
+    recurrent: Vec<Weights<'a, T>>,
+    /// Bias of the state, which acts apart in a GRU.
+    bias: &'a [T],
+    peepholes: &'a [T],
+    lengths: Option<&'a [usize]>,
+}
+
+/// Computes a layer.
+///
+/// # Panics
+/// If a length does not fit.
+pub fn general_forward<T: Element>(layer: &GeneralLayer<T>, ins: &GeneralInputs<'_, T>, outs: GeneralOutputs<'_, T>) {
+    let (g, hidden, state) = (layer.cell.gates() * layer.hidden, layer.hidden, layer.batch * layer.hidden);
+    outs.y.fill(T::of(0.0));
+    outs.h.copy_from_slice(ins.h0);
+    outs.c.copy_from_slice(ins.c0);
+    let each = layer.activations.len() / layer.directions;
+    for d in 0..layer.directions {
+        let (w, r) =
+            (&ins.w[d * g * layer.input..(d + 1) * g * layer.input], &ins.r[d * g * hidden..(d + 1) * g * hidden]);
+        let b = &ins.b[2 * d * g..2 * (d + 1) * g];
+        // In a GRU the state's bias of the last gate is added after the product with the state, the others at once.
+        let apart = if layer.cell == (GeneralCell::Gru { linear: true }) { 2 * hidden } else { g };
+        let bias: Vec<T> = (0..g).map(|k| if k < apart { b[k] + b[g + k] } else { b[k] }).collect();
+        let mut projected = vec![T::of(0.0); layer.steps * layer.batch * g];
+        gemm_fused(
+            T::of(1.0),
+            MatRef::row_major(ins.x, layer.steps * layer.batch, layer.input),
+            MatRef::row_major(w, g, layer.input).t(),
+            T::of(0.0),
+            MatMut::row_major(&mut projected, layer.steps * layer.batch, g),
+            &Epilogue { bias: Bias::PerCol(&bias), ..Epilogue::default() },
+        );
+        let rows = |from: usize, n: usize| {
+            Weights::new(MatRef::row_major(&r[from * hidden..(from + n) * hidden], n, hidden).t(), layer.steps)
+        };
+        let recurrent = match layer.cell {
+            GeneralCell::Gru { .. } => vec![rows(0, 2 * hidden), rows(2 * hidden, hidden)],
+            _ => vec![rows(0, g)],
+        };
+        let run = Run {
+            layer,
+            reverse: if d == 1 { true } else { layer.reverse },
+            activations: &layer.activations[d * each..(d + 1) * each],
+            recurrent,
+            bias: &b[g + 2.min(layer.cell.gates() - 1) * hidden..],
+            peepholes: if ins.peepholes.is_empty() {
+                &[]
+            } else {
+                &ins.peepholes[d * 3 * hidden..(d + 1) * 3 * hidden]
+            },
+            lengths: ins.lengths,
+        };
+        let c = if outs.c.is_empty() { &mut [][..] } else { &mut outs.c[d * state..(d + 1) * state] };
+        run.steps(&projected, d, outs.y, &mut outs.h[d * state..(d + 1) * state], c);
+    }
+}
+
+impl<T: Element> Run<'_, T> {
+    /// The place in time of sequence `n` at step `s`, or none behind its end.
+    fn time(&self, s: usize, n: usize) -> Option<usize> {
+        let len = self.lengths.map_or(self.layer.steps, |l| l[n]);
+        (s < len).then(|| if self.reverse { len - 1 - s } else { s })
+    }
+
+    fn clipped(&self, x: T) -> T {
+        match self.layer.clip {
+            Some(limit) if x > limit => limit,
+            Some(limit) if x < -limit => -limit,
+            _ => x,
+        }
+    }
+
+    fn steps(&self, projected: &[T], direction: usize, y: &mut [T], h: &mut [T], c: &mut [T]) {
+        let (layer, hidden) = (self.layer, self.layer.hidden);
+        let g = layer.cell.gates() * hidden;
+        let mut gates = vec![T::of(0.0); layer.batch * g];
+        for s in 0..layer.steps {
+            for (n, gates) in gates.chunks_exact_mut(g.max(1)).enumerate() {
+                if let Some(t) = self.time(s, n) {
+                    gates.copy_from_slice(&projected[(t * layer.batch + n) * g..][..g]);
+                }
+            }
+            match layer.cell {
+                GeneralCell::Gru { linear } => self.gru(linear, &mut gates, s, h),
+                GeneralCell::Vanilla => self.vanilla(&mut gates, s, h),
+                GeneralCell::Lstm { coupled } => self.lstm(coupled, &mut gates, s, h, c),
+            }
+            for (n, h) in h.chunks_exact(hidden.max(1)).enumerate() {
+                if let Some(t) = self.time(s, n) {
+                    let at = ((t * layer.directions + direction) * layer.batch + n) * hidden;
+                    y[at..at + hidden].copy_from_slice(h);
+                }
+            }
+        }
+    }
+
+    /// Calls `f` with the gates and the state of each sequence that is not over.
+    fn each(&self, s: usize, gates: &mut [T], h: &mut [T], f: impl Fn(&mut [T], &mut [T]) + Sync) {
+        let (hidden, g) = (self.layer.hidden, self.layer.cell.gates() * self.layer.hidden);
+        par::parallel_rows2((gates, g), (h, hidden), (GRAIN / g.max(1)).max(1), |n, gates, h| {
+            if self.time(s, n).is_some() {
+                f(gates, h);
+            }
+        });
+    }
+
+    /// gates += h R^T, for the columns from `first` on.
+    fn product(&self, part: usize, first: usize, cols: usize, h: &[T], gates: &mut [T]) {
+        let (batch, hidden) = (self.layer.batch, self.layer.hidden);
+        let mut all = MatMut::row_major(gates, batch, self.layer.cell.gates() * hidden);
+        let h = MatRef::row_major(h, batch, hidden);
+        self.recurrent[part].product(h, T::of(1.0), all.block(0, first, batch, cols), &Epilogue::default());
+    }
+
+    fn vanilla(&self, gates: &mut [T], s: usize, h: &mut [T]) {
+        self.product(0, 0, self.layer.hidden, h, gates);
+        self.each(s, gates, h, |gates, h| {
+            h.iter_mut().zip(gates).for_each(|(h, x)| *h = self.activations[0].of(self.clipped(*x)));
+        });
+    }
+
+    fn gru(&self, linear: bool, gates: &mut [T], s: usize, h: &mut [T]) {
+        let (batch, hidden) = (self.layer.batch, self.layer.hidden);
+        let (f, g) = (self.activations[0], self.activations[1]);
+        self.product(0, 0, 2 * hidden, h, gates);
+        let mut state = h.to_vec();
+        if linear {
+            // The product with the state and its bias, which the reset gate multiplies.
+            let epilogue = Epilogue { bias: Bias::PerCol(self.bias), ..Epilogue::default() };
+            let (a, c) = (MatRef::row_major(h, batch, hidden), MatMut::row_major(&mut state, batch, hidden));
+            self.recurrent[1].product(a, T::of(0.0), c, &epilogue);
+            self.each(s, gates, &mut state, |gates, state| {
+                for (k, x) in state.iter().enumerate() {
+                    let reset = f.of(self.clipped(gates[hidden + k]));
+                    gates[2 * hidden + k] = gates[2 * hidden + k] + reset * *x;
+                }
+            });
+        } else {
+            self.each(s, gates, &mut state, |gates, state| {
+                state.iter_mut().zip(&gates[hidden..]).for_each(|(h, r)| *h = *h * f.of(self.clipped(*r)));
+            });
+            self.product(1, 2 * hidden, hidden, &state, gates);
+        }
+        self.each(s, gates, h, |gates, h| {
+            for (k, h) in h.iter_mut().enumerate() {
+                let update = f.of(self.clipped(gates[k]));
+                let new = g.of(self.clipped(gates[2 * hidden + k]));
+                *h = new + update * (*h - new);
+            }
+        });
+    }
+
+    fn lstm(&self, coupled: bool, gates: &mut [T], s: usize, h: &mut [T], c: &mut [T]) {
+        let hidden = self.layer.hidden;
+        let (f, g, out) = (self.activations[0], self.activations[1], self.activations[2]);
+        self.product(0, 0, 4 * hidden, h, gates);
+        let peep = |gate: usize, k: usize, c: T| match self.peepholes.get(gate * hidden + k) {
+            Some(p) => *p * c,
+            None => T::of(0.0),
+        };
+        self.each(s, gates, c, |gates, c| {
+            for (k, c) in c.iter_mut().enumerate() {
+                let input = f.of(self.clipped(gates[k] + peep(0, k, *c)));
+                let forget = match coupled {
+                    true => T::of(1.0) - input,
+                    false => f.of(self.clipped(gates[2 * hidden + k] + peep(2, k, *c))),
+                };
+                let new = g.of(self.clipped(gates[3 * hidden + k]));
+                *c = forget * *c + input * new;
+                // What the output gate needs of the new cell.
+                gates[k] = gates[hidden + k] + peep(1, k, *c);
+                gates[hidden + k] = out.of(*c);
+            }
+        });
+        self.each(s, gates, h, |gates, h| {
+            for (k, h) in h.iter_mut().enumerate() {
+                *h = f.of(self.clipped(gates[k])) * gates[hidden + k];
+            }
+        });
+    }
+}

@@ -1,0 +1,314 @@
+//! `ScatterElements` and `ScatterND`.
+
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::index::{gather, scatter, scatter_by};
+use ferromx_kernels::map::Arith;
+use ferromx_kernels::math::{maximum, minimum};
+use ferromx_kernels::reduce::Number;
+
+param_enum! {
+    /// What happens where an update meets an element.
+    pub enum Reduction {
+        /// The update replaces it.
+        Set = "none",
+        /// The sum.
+        Add = "add",
+        /// The product.
+        Mul = "mul",
+        /// The larger one.
+        Max = "max",
+        /// The smaller one.
+        Min = "min",
+    }
+}
+
+params! {
+    /// Parameters of `_onnx_ScatterElements`.
+    pub struct ScatterElementsParam {
+        /// The axis that the indices belong to; a negative one counts from the end.
+        axis: i32 = 0;
+        /// What happens where an update meets an element.
+        reduction: Reduction = (Reduction::Set);
+    }
+}
+
+params! {
+    /// Parameters of `_onnx_ScatterND`.
+    pub struct ScatterNdParam {
+        /// What happens where an update meets an element.
+        reduction: Reduction = (Reduction::Set);
+    }
+}
+
+const INPUTS: &[ArgDef] = &[
+    arg("data", "The elements to begin with."),
+    arg("indices", "Where updates go; negative numbers count from the end. Integers."),
+    arg("updates", "The updates."),
+];
+
+/// Places of elements: an index on one axis, the other coordinates as they are.
+pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
+    .doc(
+        "Data with updates placed in it: the update at coordinates c goes to c with the coordinate of `axis` replaced by the index that \
+         stands at c. Updates of one place are applied one after the other, and without a reduction the last stays.\n\n\
+         Shapes: data (d0, ..., dk), indices and updates alike of k + 1 dimensions that do not exceed those of data outside of the axis, \
+         output as data. Differentiable with the reductions none and add. Source: ScatterElements of ONNX.",
+    )
+    .inputs(INPUTS)
+    .params::<ScatterElementsParam>()
+    .shape(|p, io| {
+        io.assign_out(0, &io.ins[0].clone())?;
+        io.assign_in(0, &io.outs[0].clone())?;
+        io.assign_in(2, &io.ins[1].clone())?;
+        io.assign_in(1, &io.ins[2].clone())?;
+        let (data, indices) = (&io.ins[0], &io.ins[1]);
+        let (Some(rank), Some(other)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
+        let axis = Shape::axis(p.get::<ScatterElementsParam>().axis.into(), rank)?;
+        let fits = |k: usize| k == axis || data.dim(k) < 0 || indices.dim(k) <= data.dim(k);
+        ensure!(
+            rank == other && (0..rank).all(fits),
+            "indices of shape {indices} do not fit data of shape {data}: they have as many axes, which are no longer but along axis {axis}"
+        );
+        Ok(())
+    })
+    .dtype(scatter_types)
+    .forward(|ctx, ins, outs| {
+        let p = ctx.params::<ScatterElementsParam>();
+        let places = element_places(p.axis, &ins[1], ins[0].shape())?;
+        scattered(ctx, p.reduction, ins, &places, 1, &mut outs[0])
+    })
+    .grad(Grad::By(|p| match p.get::<ScatterElementsParam>().reduction {
+        Reduction::Set | Reduction::Add => Grad::Kernel(
+            Backward::new(|ctx, ins, outs| {
+                let p = ctx.params::<ScatterElementsParam>();
+                let places = element_places(p.axis, &ins[1], ins[0].shape())?;
+                backward(ctx, p.reduction, &ins[0], &places, 1, outs)
+            })
+            .inputs(Deps::Some(&[1])),
+            None,
+        ),
+        _ => Grad::None,
+    }));
+
+/// Places of whole slices, by coordinates on the leading axes.
+pub static SCATTER_ND: OpDef = OpDef::new("_onnx_ScatterND")
+    .doc(
+        "Data with updates placed in it: `indices[i]` holds the leading coordinates of the slice where `updates[i]` goes. Updates of one \
+         place are applied one after the other, and without a reduction the last stays.\n\n\
+         Shapes: data (d0, ..., dk), indices (i0, ..., im, n) with n coordinates, updates (i0, ..., im, dn, ..., dk), output as data. \
+         Differentiable with the reductions none and add. Source: ScatterND of ONNX.",
+    )
+    .inputs(INPUTS)
+    .params::<ScatterNdParam>()
+    .shape(nd_shape)
+    .dtype(scatter_types)
+    .forward(|ctx, ins, outs| {
+        let (places, inner) = slice_places(&ins[1], ins[0].shape())?;
+        scattered(ctx, ctx.params::<ScatterNdParam>().reduction, ins, &places, inner, &mut outs[0])
+    })
+    .grad(Grad::By(|p| match p.get::<ScatterNdParam>().reduction {
+        Reduction::Set | Reduction::Add => Grad::Kernel(
+            Backward::new(|ctx, ins, outs| {
+                let (places, inner) = slice_places(&ins[1], ins[0].shape())?;
+                backward(ctx, ctx.params::<ScatterNdParam>().reduction, &ins[0], &places, inner, outs)
+            })
+            .inputs(Deps::Some(&[1])),
+            None,
+        ),
+        _ => Grad::None,
+    }));
+
+fn scatter_types(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    let data = io.ins[0].or(io.ins[2]).or(io.outs[0]);
+    let Some(data) = data else { return Ok(()) };
+    io.assign_in(0, data)?;
+    io.assign_in(2, data)?;
+    io.assign_out(0, data)
+}
+
+fn nd_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    io.assign_out(0, &io.ins[0].clone())?;
+    io.assign_in(0, &io.outs[0].clone())?;
+    let (data, indices) = (io.ins[0].clone(), io.ins[1].clone());
+    let (Some(rank), Some(places)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
+    ensure!(places > 0, "indices have no axis; the last one holds coordinates");
+    let Ok(n) = usize::try_from(indices.dim(places - 1)) else { return Ok(()) };
+    ensure!(n <= rank, "indices of shape {indices} hold {n} coordinates, but data has shape {data}");
+    let dims: Vec<i64> = indices.dims()[..places - 1].iter().chain(&data.dims()[n..]).copied().collect();
+    io.assign_in(2, &Shape::new(&dims))
+}
+
+/// The elements of an index array.
+fn numbers(indices: &In<'_>) -> Result<Vec<i64>> {
+    dispatch!(indices.dtype(), I in [i64, i32, u8, i8] => Ok(indices.slice::<I>()?.iter().map(|i| i64::from(*i)).collect()),
+        other => Err(Error::Value(format!("indices have the type {other}, expected int64 or int32"))))
+}
+
+fn wrapped(index: i64, len: usize, axis: usize) -> Result<usize> {
+    let at = if index < 0 { index.saturating_add(len as i64) } else { index };
+    match usize::try_from(at).ok().filter(|at| *at < len) {
+        Some(at) => Ok(at),
+        None => Err(Error::Value(format!("index {index} is outside of axis {axis}, which has length {len}"))),
+    }
+}
+
+fn element_places(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usize>> {
+    let (lens, dims) = (data.to_usize(), indices.shape().to_usize());
+    let axis = Shape::axis(axis.into(), lens.len())?;
+    let strides: Vec<usize> = (0..lens.len()).map(|k| lens[k + 1..].iter().product()).collect();
+    let mut coordinates = vec![0usize; dims.len()];
+    let mut places = Vec::with_capacity(indices.len());
+    for index in numbers(indices)? {
+        let outside: usize = (0..dims.len()).filter(|k| *k != axis).map(|k| coordinates[k] * strides[k]).sum();
+        places.push(outside + wrapped(index, lens[axis], axis)? * strides[axis]);
+        for k in (0..dims.len()).rev() {
+            coordinates[k] += 1;
+            if coordinates[k] < dims[k] {
+                break;
+            }
+            coordinates[k] = 0;
+        }
+    }
+    Ok(places)
+}
+
+/// The numbers of the slices, and how many elements a slice has.
+fn slice_places(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
+    let lens = data.to_usize();
+    let n = indices.shape().dims().last().map_or(0, |n| *n as usize);
+    let inner = lens[n..].iter().product();
+    let count: usize = indices.shape().to_usize().iter().rev().skip(1).product();
+    if n == 0 {
+        return Ok((vec![0; count], inner));
+    }
+    let place = |coordinates: &[i64]| {
+        coordinates.iter().enumerate().try_fold(0, |at, (k, index)| Ok(at * lens[k] + wrapped(*index, lens[k], k)?))
+    };
+    Ok((numbers(indices)?.chunks_exact(n).map(place).collect::<Result<_>>()?, inner))
+}
+
+fn scattered(
+    ctx: &OpCtx<'_>,
+    reduction: Reduction,
+    ins: &[In<'_>],
+    places: &[usize],
+    inner: usize,
+    out: &mut Out<'_>,
+) -> Result<()> {
+    dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        type C = <T as Arith>::Lane;
+        let (updates, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
+        out.copy_from_slice(ins[0].slice::<T>()?);
+        match reduction {
+            Reduction::Set => scatter(updates, places, inner, out),
+            Reduction::Add => scatter_by(updates, places, inner, out, |x: C, y: C| x.plus(y)),
+            Reduction::Mul => scatter_by(updates, places, inner, out, |x: C, y: C| x.times(y)),
+            Reduction::Max => scatter_by(updates, places, inner, out, maximum::<C>),
+            Reduction::Min => scatter_by(updates, places, inner, out, minimum::<C>),
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, &DType::ALL)))
+}
+
+/// Gradients of data, indices and updates. What was replaced has none.
+fn backward(
+    ctx: &OpCtx<'_>,
+    reduction: Reduction,
+    dy: &In<'_>,
+    places: &[usize],
+    inner: usize,
+    outs: &mut [Out<'_>],
+) -> Result<()> {
+    if outs[1].wanted() {
+        outs[1].bytes_mut()?.fill(0);
+    }
+    dispatch!(dy.dtype(), T in [f32, f64, f16, bf16] => {
+        let dy = dy.slice::<T>()?;
+        if outs[0].wanted() {
+            let dx = outs[0].slice_mut::<T>()?;
+            dx.copy_from_slice(dy);
+            if reduction == Reduction::Set {
+                let zeros = vec![T::default(); places.len() * inner];
+                scatter(&zeros, places, inner, dx);
+            }
+        }
+        if outs[2].wanted() {
+            gather(dy, (1, dy.len() / inner.max(1), inner), places, outs[2].slice_mut::<T>()?);
+        }
+        Ok(())
+    }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+
+    #[test]
+    fn updates_meet_elements_in_turn() {
+        let data = array(&[1i32, 2, 3, 4, 5, 6], &[2, 3]);
+        let indices = array(&[0i64, -1, 1, 1], &[2, 2]);
+        let updates = array(&[10i32, 20, 30, 40], &[2, 2]);
+        let run = |reduction: &str| {
+            let case = Case::new(&SCATTER_ELEMENTS, &[("axis", "1"), ("reduction", reduction)]);
+            case.run1(&[data.clone(), indices.clone(), updates.clone()]).unwrap().to_vec::<i32>().unwrap()
+        };
+        assert_eq!(run("none"), [10, 2, 20, 4, 40, 6]);
+        assert_eq!(run("add"), [11, 2, 23, 4, 75, 6]);
+        assert_eq!(run("mul"), [10, 2, 60, 4, 6000, 6]);
+        assert_eq!(run("max"), [10, 2, 20, 4, 40, 6]);
+        assert_eq!(run("min"), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn slices_are_placed_by_coordinates() {
+        let (data, updates) = (array(&[0.0f64; 8], &[2, 2, 2]), array(&[1.0f64, 2.0, 3.0, 4.0], &[2, 2]));
+        let indices = array(&[0i64, 1, 1, -2], &[2, 2]);
+        let out = Case::new(&SCATTER_ND, &[]).run1(&[data, indices, updates]).unwrap();
+        assert_eq!(out.to_vec::<f64>().unwrap(), [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn gradients_go_to_what_is_seen() {
+        let (data, updates) = (array(&[1.0f64; 4], &[4]), array(&[5.0f64, 6.0], &[2]));
+        let dy = array(&[1.0f64, 2.0, 3.0, 4.0], &[4]);
+        for (reduction, dx) in [("none", [1.0, 0.0, 3.0, 0.0]), ("add", [1.0, 2.0, 3.0, 4.0])] {
+            let elements = Case::new(&SCATTER_ELEMENTS, &[("reduction", reduction)]);
+            let ins = [data.clone(), array(&[3i64, 1], &[2]), updates.clone()];
+            let grads = elements.backward(&ins, std::slice::from_ref(&dy)).unwrap();
+            assert_eq!(
+                (grads[0].to_vec::<f64>().unwrap(), grads[2].to_vec::<f64>().unwrap()),
+                (dx.to_vec(), vec![4.0, 2.0])
+            );
+            let slices = Case::new(&SCATTER_ND, &[("reduction", reduction)]);
+            let ins = [data.clone(), array(&[3i64, 1], &[2, 1]), updates.clone()];
+            let grads = slices.backward(&ins, std::slice::from_ref(&dy)).unwrap();
+            assert_eq!(
+                (grads[0].to_vec::<f64>().unwrap(), grads[2].to_vec::<f64>().unwrap()),
+                (dx.to_vec(), vec![4.0, 2.0])
+            );
+        }
+    }
+
+    #[test]
+    fn places_that_are_not_there_are_refused() {
+        let case = Case::new(&SCATTER_ELEMENTS, &[]);
+        let e = case.run1(&[array(&[1f32; 2], &[2]), array(&[2i64], &[1]), array(&[1f32], &[1])]).unwrap_err();
+        assert!(e.to_string().contains("index 2 is outside of axis 0"), "{e}");
+        assert!(case.shapes(&[[2, 3].into(), [1, 4].into(), [1, 4].into()]).is_err());
+        let nd = Case::new(&SCATTER_ND, &[]);
+        assert_eq!(
+            nd.shapes_both(&[[4, 5, 6].into(), [2, 1].into(), Shape::unknown()], &[]).unwrap().0[2],
+            [2, 5, 6].into()
+        );
+        assert!(nd.shapes(&[[4].into(), [3, 2].into(), [3].into()]).is_err());
+    }
+}
