@@ -56,6 +56,13 @@ def elementwise():
         yield f"_{op}_scalar", {"scalar": 0.7}, [X]
     yield "_power_scalar", {"scalar": 1.5}, [positive(2, 3)]
     yield "_rpower_scalar", {"scalar": 1.5}, [X]
+    for op in ["rcbrt", "_contrib_round_ste", "_contrib_sign_ste", "_contrib_gradientmultiplier"]:
+        yield op, {}, [X]
+    for op in ["_logical_and", "_logical_or", "_logical_xor", "_mod", "_hypot"]:
+        yield op, {}, [X, numbers(2, 3, seed=5)]
+    yield "_contrib_quadratic", {"a": 2, "b": -1, "c": 0.5}, [X]
+    yield "smooth_l1", {"scalar": 1.5}, [X]
+    yield "SVMOutput", {}, [X, np.zeros(2, np.float32)]
     yield "clip", {"a_min": -0.5, "a_max": 0.5}, [X]
     yield "add_n", {"num_args": 3}, [X, numbers(2, 3, seed=2), numbers(2, 3, seed=3)]
     yield "where", {}, [np.array([[1, 0, 2], [0, 0, -1]], np.float32), X, numbers(2, 3, seed=2)]
@@ -104,6 +111,9 @@ def shapes():
     yield "one_hot", {"depth": 4, "on_value": 2, "off_value": -1, "dtype": "int32"}, [np.array([1, 3, 0], np.float32)]
     yield "pick", {"axis": 1}, [x, np.array([[0, 1, 2, 1], [2, 2, 0, 1]], np.float32)]
     yield "pick", {"axis": -1, "keepdims": True}, [x, np.array([[0, 1, 2], [2, 2, 0]], np.float32)]
+    yield "batch_take", {}, [X, np.array([1, 2], np.int32)]
+    yield "scatter_nd", {"shape": (3, 4)}, [np.array([2, 3], np.float32), np.array([[0, 2], [1, 3]], np.int64)]
+    yield "col2im", {"output_size": (3, 4), "kernel": (2, 2), "pad": (0, 1)}, [numbers(1, 8, 10)]
     yield "depth_to_space", {"block_size": 2}, [numbers(1, 8, 2, 3)]
     yield "space_to_depth", {"block_size": 2}, [numbers(1, 2, 4, 6)]
     for mode in ["constant", "edge", "reflect"]:
@@ -157,6 +167,7 @@ def layers():
     stats = [P(numbers(4)), P(numbers(4, seed=1)), P(numbers(4, seed=2)), P(positive(4))]
     yield "BatchNorm", {"fix_gamma": False}, [IMAGES, *stats]
     yield "BatchNorm", {"eps": 1e-5}, [IMAGES, *stats]
+    yield "_contrib_BatchNormWithReLU", {"fix_gamma": False}, [IMAGES, *stats]
     yield "LayerNorm", {}, [numbers(2, 3, 4), P(numbers(4)), P(numbers(4, seed=1))]
     yield "InstanceNorm", {}, [IMAGES, P(numbers(4)), P(numbers(4, seed=1))]
     yield "GroupNorm", {"num_groups": 2}, [IMAGES, P(numbers(2)), P(numbers(2, seed=1))]
@@ -221,6 +232,11 @@ def images():
     yield "_contrib_box_nms", {"overlap_thresh": 0.5, "valid_thresh": 0.1, "coord_start": 2, "score_index": 1, "force_suppress": True}, [boxes]
     yield "_contrib_box_nms", {"overlap_thresh": 0.5, "valid_thresh": 0.1, "coord_start": 2, "score_index": 1, "id_index": 0}, [boxes]
     yield "_contrib_box_nms", {"overlap_thresh": 0.5, "coord_start": 2, "score_index": 1, "topk": 2, "in_format": "center", "out_format": "center"}, [boxes]
+    probabilities = np.array([[[0.1, 0.2, 0.6, 0.1], [0.7, 0.2, 0.3, 0.1], [0.2, 0.6, 0.1, 0.8]]], np.float32)
+    corners = np.array([[[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.5, 0.52], [0.5, 0.5, 0.9, 0.9], [0.13, 0.12, 0.5, 0.5]]], np.float32)
+    for force in [True, False]:
+        yield "_contrib_MultiBoxDetection", {"force_suppress": force, "threshold": 0.4}, [probabilities, numbers(1, 16) * np.float32(0.1), corners]
+    yield "_contrib_boolean_mask", {}, [numbers(3, 2), np.array([1, 0, 2], np.float32)]
     offsets = numbers(1, 18, 4, 3)
     inputs = [IMAGES, offsets, positive(1, 9, 4, 3), P(numbers(2, 4, 3, 3)), P(numbers(2))]
     yield "_contrib_ModulatedDeformableConvolution", {"kernel": (3, 3), "num_filter": 2}, inputs

@@ -346,6 +346,26 @@ mod tests {
     }
 
     #[test]
+    fn every_operator_of_versions_6_to_25_has_a_process() {
+        // Sequences, optional values, texts, encoded pictures and training are not mapped.
+        const OUTSIDE: &[&str] = &["Sequence", "Optional", "String", "Regex", "ImageDecoder"];
+        let (table, schema) = (table().unwrap(), crate::onnx::schema().unwrap());
+        let mut missing = Vec::new();
+        for op in schema.operators("").into_iter().filter(|op| !OUTSIDE.iter().any(|o| op.contains(o))) {
+            // Two were replaced by others, and the first form of Scan is another operator.
+            let gone = |v: i64| matches!((op, v), ("Scatter", 11..) | ("Upsample", 10..) | ("Scan", ..9));
+            let known = |v: &i64| {
+                !gone(*v) && schema.find("", op, *v).is_some() && table.for_import("", op, *v).next().is_none()
+            };
+            let versions: Vec<i64> = (6..=25).filter(known).collect();
+            if !versions.is_empty() {
+                missing.push(format!("{op} {versions:?}"));
+            }
+        }
+        assert!(missing.is_empty(), "\n{}", missing.join("\n"));
+    }
+
+    #[test]
     fn mistakes_are_found_when_the_table_is_read() {
         let error = |text: &str| Table::read(&[("t.map", text)]).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error("Relo(X) -> relu(X)").contains("t.map:1: the framework has no operator Relo"));

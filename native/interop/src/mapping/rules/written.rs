@@ -49,6 +49,12 @@ pub(super) static RULES: &[Rule] = &[
             Ok(Value::List(each.collect::<Result<_>>()?))
         },
     ),
+    Rule::new("channels_of", "(tensor, n) -> tensors", "For export: n parts of length 1 of the last axis.", |s, a| {
+        let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
+        let n = n.ok_or_else(|| Error::value("an axis has up to 64 parts"))?;
+        let sizes = s.operator_constant("sizes", &vec![1; n])?;
+        Ok(Value::List(framework_node(s, "Split", vec![a[0].clone(), sizes], vec![("axis", Value::Int(-1))], n)?))
+    }),
     Rule::new(
         "computed",
         "(op, tensors, parameters) -> tensor",
