@@ -8,7 +8,11 @@ mod sampling;
 mod scatter;
 mod selection;
 
+use ferromx_core::dispatch;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::op::OpDef;
+use ferromx_core::storage::In;
+use ferromx_kernels::map::Load;
 
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[
@@ -24,3 +28,9 @@ pub static OPS: &[&OpDef] = &[
     &scatter::SCATTER_ND,
     &selection::NON_MAX_SUPPRESSION,
 ];
+
+/// The elements of an array of whole numbers.
+fn integers(what: &str, x: &In<'_>) -> Result<Vec<i64>> {
+    dispatch!(x.dtype(), I in [i64, i32, u8, i8] => Ok(x.slice::<I>()?.iter().map(|i| Load::<i64>::lane(*i)).collect()),
+        other => Err(Error::Value(format!("{what} has the type {other}, expected int64 or int32"))))
+}

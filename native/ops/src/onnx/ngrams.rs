@@ -9,8 +9,10 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{ensure, param_enum, params};
 use ferromx_kernels::par;
+
+use super::integers;
 
 param_enum! {
     /// What is counted.
@@ -110,8 +112,7 @@ fn pool(p: &TfIdfParam) -> Result<HashMap<&[i64], usize>> {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TfIdfParam>();
     let (pool, places) = (pool(p)?, places(p)?);
-    let data: Vec<i64> = dispatch!(ins[0].dtype(), I in [i32, i64] => ins[0].slice::<I>()?.iter().map(|x| i64::from(*x)).collect(),
-        other => return Err(ctx.unsupported(other, &[DType::I32, DType::I64])));
+    let data = integers("data", &ins[0])?;
     let n = ins[0].shape().dims().last().map_or(0, |n| *n as usize);
     par::parallel_rows(outs[0].slice_mut::<f32>()?, places, 1, |row, out| {
         out.fill(0.0);

@@ -17,6 +17,7 @@ use ferromx_kernels::grid_sample::{
 use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
 use ferromx_kernels::map::Load;
 
+use super::integers;
 use crate::shape::moves::around;
 
 param_enum! {
@@ -222,8 +223,7 @@ fn with_taps<T: Real>(
     let dims = data.to_usize();
     let (_, n, inner) = around(&dims, Shape::axis(ctx.params::<InterpolateParam>().axis.into(), dims.len())?);
     let taps = places.shape().dims().last().map_or(0, |n| *n as usize);
-    let numbers: Vec<i64> = dispatch!(places.dtype(), I in [i32, i64] => places.slice::<I>()?.iter().map(|i| i64::from(*i)).collect(),
-        other => return Err(ctx.unsupported(other, &[DType::I32, DType::I64])));
+    let numbers = integers("places", places)?;
     let place = |at: &i64| usize::try_from(*at).ok().filter(|at| *at < n);
     let places: Option<Vec<usize>> = numbers.iter().map(place).collect();
     let places = places.ok_or_else(|| Error::Value(format!("a place is outside of the axis, which has length {n}")))?;
@@ -275,9 +275,9 @@ mod tests {
         for axis in ["0", "1", "-1"] {
             let x = image(&[3, 3, 3]);
             let case = Case::new(&INTERPOLATE, &[("axis", axis)]);
-            let dy = image(&case.shapes(&[[3, 3, 3].into(), [4, 2].into(), [4, 2].into()]).unwrap()[0].dims().to_vec());
+            let dy = image(case.shapes(&[[3, 3, 3].into(), [4, 2].into(), [4, 2].into()]).unwrap()[0].dims());
             let y = case.run1(&[x.clone(), places.clone(), weights.clone()]).unwrap().to_vec::<f64>().unwrap();
-            let dx = case.backward(&[x.clone(), places.clone(), weights.clone()], &[dy.clone()]).unwrap();
+            let dx = case.backward(&[x.clone(), places.clone(), weights.clone()], std::slice::from_ref(&dy)).unwrap();
             // The gradient is the adjoint: <y, dy> = <x, dx>.
             let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
             let left = product(&y, &dy.to_vec::<f64>().unwrap());

@@ -14,6 +14,8 @@ use ferromx_kernels::map::Arith;
 use ferromx_kernels::math::{maximum, minimum};
 use ferromx_kernels::reduce::Number;
 
+use super::integers;
+
 param_enum! {
     /// What happens where an update meets an element.
     pub enum Reduction {
@@ -146,12 +148,6 @@ fn nd_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(2, &Shape::new(&dims))
 }
 
-/// The elements of an index array.
-fn numbers(indices: &In<'_>) -> Result<Vec<i64>> {
-    dispatch!(indices.dtype(), I in [i64, i32, u8, i8] => Ok(indices.slice::<I>()?.iter().map(|i| i64::from(*i)).collect()),
-        other => Err(Error::Value(format!("indices have the type {other}, expected int64 or int32"))))
-}
-
 fn wrapped(index: i64, len: usize, axis: usize) -> Result<usize> {
     let at = if index < 0 { index.saturating_add(len as i64) } else { index };
     match usize::try_from(at).ok().filter(|at| *at < len) {
@@ -166,7 +162,7 @@ fn element_places(axis: i32, indices: &In<'_>, data: &Shape) -> Result<Vec<usize
     let strides: Vec<usize> = (0..lens.len()).map(|k| lens[k + 1..].iter().product()).collect();
     let mut coordinates = vec![0usize; dims.len()];
     let mut places = Vec::with_capacity(indices.len());
-    for index in numbers(indices)? {
+    for index in integers("indices", indices)? {
         let outside: usize = (0..dims.len()).filter(|k| *k != axis).map(|k| coordinates[k] * strides[k]).sum();
         places.push(outside + wrapped(index, lens[axis], axis)? * strides[axis]);
         for k in (0..dims.len()).rev() {
@@ -192,7 +188,7 @@ fn slice_places(indices: &In<'_>, data: &Shape) -> Result<(Vec<usize>, usize)> {
     let place = |coordinates: &[i64]| {
         coordinates.iter().enumerate().try_fold(0, |at, (k, index)| Ok(at * lens[k] + wrapped(*index, lens[k], k)?))
     };
-    Ok((numbers(indices)?.chunks_exact(n).map(place).collect::<Result<_>>()?, inner))
+    Ok((integers("indices", indices)?.chunks_exact(n).map(place).collect::<Result<_>>()?, inner))
 }
 
 fn scattered(
