@@ -9,11 +9,14 @@ use ferromx_ops::registry;
 use ferromx_runtime::executor::Executor;
 use ferromx_runtime::imperative::{CachedOp, Tensor, Tensors};
 use ferromx_runtime::io::DataIter;
+use ferromx_runtime::io::recordio::{Reader, Writer};
+use ferromx_runtime::kvstore::KvStore;
 use ferromx_runtime::predict::Predictor;
+use ferromx_runtime::profiler::Mark;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use parking_lot::{Mutex, RwLock};
 
-use crate::c::NdList;
+use crate::c::{NdList, PackedObject};
 
 /// A symbol handle's content: composing changes it in place.
 pub enum SymbolState {
@@ -40,6 +43,16 @@ pub enum Object {
     CachedOp(Arc<CachedOp>),
     /// Arrays of a file.
     NdList(Arc<NdList>),
+    /// A file of records that is read.
+    RecordReader(Arc<Mutex<Reader>>),
+    /// A file of records that is written.
+    RecordWriter(Arc<Mutex<Writer>>),
+    /// A key-value store.
+    KvStore(Arc<KvStore>),
+    /// Something that the profiler measures for a user.
+    Mark(Arc<Mark>),
+    /// An argument of a packed function.
+    Packed(Arc<PackedObject>),
 }
 
 impl Object {
@@ -52,6 +65,11 @@ impl Object {
             Object::Predictor(_) => "Predictor",
             Object::CachedOp(_) => "CachedOp",
             Object::NdList(_) => "NDList",
+            Object::RecordReader(_) => "RecordIO reader",
+            Object::RecordWriter(_) => "RecordIO writer",
+            Object::KvStore(_) => "KVStore",
+            Object::Mark(_) => "Profile",
+            Object::Packed(_) => "Object",
         }
     }
 }
@@ -154,6 +172,16 @@ getters! {
     cached_op -> CachedOp(Arc<CachedOp>), "CachedOp";
     /// The list of arrays of a handle.
     nd_list -> NdList(Arc<NdList>), "NDList";
+    /// The file of records that a handle reads.
+    record_reader -> RecordReader(Arc<Mutex<Reader>>), "RecordIO reader";
+    /// The file of records that a handle writes.
+    record_writer -> RecordWriter(Arc<Mutex<Writer>>), "RecordIO writer";
+    /// The key-value store of a handle.
+    kv_store -> KvStore(Arc<KvStore>), "KVStore";
+    /// What the profiler measures for a handle.
+    mark -> Mark(Arc<Mark>), "Profile";
+    /// The argument of packed functions that a handle stands for.
+    packed -> Packed(Arc<PackedObject>), "Object";
 }
 
 /// The arrays of some handles.

@@ -15,16 +15,18 @@ use parking_lot::Mutex;
 use parking_lot::lock_api::RawRwLock as _;
 use smallvec::SmallVec;
 
-use crate::context::Context;
+use crate::context::{Context, DeviceType};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
 use crate::shape::Shape;
 
 mod chain;
+mod foreign;
 mod operands;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
+use foreign::Origin;
 
 /// Alignment of every block: a cache line, and the widest vector register.
 pub const ALIGN: usize = 64;
@@ -143,6 +145,7 @@ pub struct Chunk {
     lock: parking_lot::RawRwLock,
     version: AtomicU64,
     exposed: AtomicBool,
+    origin: Origin,
 }
 
 // SAFETY: the memory is reached only through views that hold `lock`.
@@ -151,17 +154,26 @@ unsafe impl Send for Chunk {}
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// A block of at least `bytes` bytes with unspecified (but initialised) content.
+    /// A block of at least `bytes` bytes with unspecified (but initialised) content. On `cpu_shared` other processes can map it.
     pub fn new(bytes: usize, context: Context) -> Result<Arc<Chunk>> {
-        Ok(Arc::new(Chunk {
-            ptr: POOL.take(bytes)?,
+        match context.device_type {
+            DeviceType::CpuShared => Chunk::shared(bytes, context),
+            _ => Ok(Arc::new(Chunk::with(POOL.take(bytes)?, bytes, context, Origin::Pool))),
+        }
+    }
+
+    fn with(ptr: NonNull<u8>, bytes: usize, context: Context, origin: Origin) -> Chunk {
+        Chunk {
+            ptr,
             bytes,
             context,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             lock: parking_lot::RawRwLock::INIT,
             version: AtomicU64::new(0),
-            exposed: AtomicBool::new(false),
-        }))
+            // Others write to memory that is not the pool's without being seen.
+            exposed: AtomicBool::new(!matches!(origin, Origin::Pool)),
+            origin,
+        }
     }
 
     /// The device that the memory belongs to.
@@ -197,7 +209,9 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        POOL.give(self.ptr, self.bytes);
+        if let Origin::Pool = self.origin {
+            POOL.give(self.ptr, self.bytes);
+        }
     }
 }
 

@@ -16,6 +16,18 @@ typedef float mx_float;
 typedef int64_t dim_t;
 typedef unsigned int nn_uint;
 
+#define INT 0
+
+#define FLOAT 2
+
+#define NULL 4
+
+#define OBJECT 8
+
+#define STR 11
+
+#define ARRAY 14
+
 // An array.
 typedef void *NDArrayHandle;
 
@@ -50,6 +62,9 @@ typedef void *DataIterCreator;
 // A data iterator.
 typedef void *DataIterHandle;
 
+// A [`DLManagedTensor`].
+typedef void *DLManagedTensorHandle;
+
 // A symbol bound to arrays.
 typedef void *ExecutorHandle;
 
@@ -59,6 +74,16 @@ typedef void (*ExecutorMonitorCallback)(const char*, NDArrayHandle, void*);
 
 // An operator.
 typedef void *AtomicSymbolCreator;
+
+// A key-value store.
+typedef void *KVStoreHandle;
+
+// Updates what is stored under a number: key, what was pushed, what is stored, the pointer given when it was installed. It owns both
+// arrays' handles.
+typedef void (*MXKVStoreUpdater)(int, NDArrayHandle, NDArrayHandle, void*);
+
+// Updates what is stored under a name; otherwise as `MXKVStoreUpdater`.
+typedef void (*MXKVStoreStrUpdater)(const char*, NDArrayHandle, NDArrayHandle, void*);
 
 // What this build has or lacks.
 typedef struct LibFeature {
@@ -77,11 +102,32 @@ typedef const void *FunctionHandle;
 // A packed function.
 typedef void *MXNetFunctionHandle;
 
+// An argument or the result of a packed function.
+typedef union MXNetValue {
+  // An integer.
+  int64_t v_int64;
+  // A number.
+  double v_float64;
+  // A handle.
+  void *v_handle;
+  // A string.
+  const char *v_str;
+} MXNetValue;
+
+// An object of a packed function.
+typedef void *MXNetObjectHandle;
+
 // A network that is ready for prediction.
 typedef void *PredictorHandle;
 
 // A list of arrays that was read from a file.
 typedef void *NDListHandle;
+
+// Something that the profiler measures for a user.
+typedef void *ProfileHandle;
+
+// A file of records.
+typedef void *RecordIOHandle;
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +135,9 @@ extern "C" {
 
 // The message of the last call that failed on this thread. It stays valid until the next one fails.
 MXNET_DLL const char *MXGetLastError(void);
+
+// As `MXGetLastError`.
+MXNET_DLL const char *NNGetLastError(void);
 
 // Switches recording on this thread and gives what it was.
 MXNET_DLL int MXAutogradSetIsRecording(int is_recording, int *prev);
@@ -137,6 +186,40 @@ MXNET_DLL int MXAutogradComputeGradient(uint32_t num_output, NDArrayHandle *outp
 
 // Makes a symbol of the recorded computation of an array.
 MXNET_DLL int MXAutogradGetSymbol(NDArrayHandle handle, SymbolHandle *out);
+
+// Gives a graph whose parts a backend takes over. There is no backend, so that every name is an error.
+MXNET_DLL int MXGenBackendSubgraph(SymbolHandle sym_handle, const char *backend, SymbolHandle *ret_sym_handle);
+
+// Gives a graph that a backend has partitioned and the arrays that it needs. There is no backend, so that every name is an error.
+MXNET_DLL
+int MXOptimizeForBackend(SymbolHandle sym_handle,
+                         const char *backend_name,
+                         int dev_type,
+                         SymbolHandle *ret_sym_handle,
+                         uint32_t args_len,
+                         NDArrayHandle *in_args_handle,
+                         uint32_t aux_len,
+                         NDArrayHandle *in_aux_handle,
+                         uint32_t num_options,
+                         const char **keys,
+                         const char **vals,
+                         uint32_t num_input_shapes,
+                         const char **input_shape_names,
+                         const int64_t *input_shape_data,
+                         const uint32_t *input_shape_idx,
+                         uint32_t num_input_dtypes,
+                         const char **input_dtype_names,
+                         const int *input_dtypes,
+                         uint32_t num_input_stypes,
+                         const char **input_stype_names,
+                         const int *input_stypes,
+                         bool skip_infer,
+                         int *new_args_cnt,
+                         NDArrayHandle **new_args_handle,
+                         char ***new_arg_names_handle,
+                         int *new_aux_cnt,
+                         NDArrayHandle **new_aux_handle,
+                         char ***new_aux_names_handle);
 
 // Makes an operator of a graph; its inputs are the graph's variables.
 MXNET_DLL int MXCreateCachedOp(SymbolHandle handle, CachedOpHandle *out);
@@ -245,6 +328,21 @@ MXNET_DLL int MXDataIterGetIndex(DataIterHandle handle, uint64_t **out_index, ui
 
 // Gives how many examples at the end of the batch repeat earlier ones.
 MXNET_DLL int MXDataIterGetPadNum(DataIterHandle handle, int *pad);
+
+// Gives an array as a DLPack tensor on the same memory. Whoever takes it frees it by its deleter or by
+// `MXNDArrayCallDLPackDeleter`. From now on the array's content counts as changed at every use.
+MXNET_DLL int MXNDArrayToDLPack(NDArrayHandle handle, DLManagedTensorHandle *out_dlpack);
+
+// Makes an array on the memory of a DLPack tensor, which is given back when nothing uses it any more. Booleans are copied.
+MXNET_DLL
+int MXNDArrayFromDLPack(DLManagedTensorHandle dlpack,
+                        NDArrayHandle *out_handle);
+
+// As `MXNDArrayFromDLPack`; with `transient_handle` the description itself, not the memory, may go after the call.
+MXNET_DLL int MXNDArrayFromDLPackEx(DLManagedTensorHandle dlpack, bool transient_handle, NDArrayHandle *out_handle);
+
+// Gives back a DLPack tensor that nobody took; null is nothing.
+MXNET_DLL int MXNDArrayCallDLPackDeleter(DLManagedTensorHandle dlpack);
 
 // Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
 // states. They are shared with the caller: what is written to them counts in the next run.
@@ -378,6 +476,9 @@ int MXExecutorSetMonitorCallbackEX(ExecutorHandle handle,
                                    ExecutorMonitorCallback callback,
                                    void *callback_handle,
                                    bool monitor_all);
+
+// Makes a symbol of what an executor was bound to. Plans are optimized, graphs stay as they were.
+MXNET_DLL int MXExecutorGetOptimizedSymbol(ExecutorHandle handle, SymbolHandle *out);
 
 // Writes arrays to a file, with names unless `keys` is null.
 MXNET_DLL int MXNDArraySave(const char *fname, uint32_t num_args, NDArrayHandle *args, const char **keys);
@@ -568,6 +669,155 @@ int MXSymbolInferTypePartial(SymbolHandle handle,
                              const int **aux_type_data,
                              int *complete);
 
+// Makes a store: `local` or `device`. Stores across machines are not part of this library.
+MXNET_DLL int MXKVStoreCreate(const char *type_, KVStoreHandle *out);
+
+// Frees a store; null is nothing.
+MXNET_DLL int MXKVStoreFree(KVStoreHandle handle);
+
+// Gives the kind of a store, valid until the next call on this thread.
+MXNET_DLL int MXKVStoreGetType(KVStoreHandle handle, const char **type_);
+
+// Gives the number of this process among those that share the store: 0, the only one.
+MXNET_DLL int MXKVStoreGetRank(KVStoreHandle handle, int *ret);
+
+// Gives how many processes share the store: 1.
+MXNET_DLL int MXKVStoreGetGroupSize(KVStoreHandle handle, int *ret);
+
+// Waits for the other processes that share the store, of which there are none.
+MXNET_DLL int MXKVStoreBarrier(KVStoreHandle handle);
+
+// Tells whether this process serves parameters to others (1). It never does.
+MXNET_DLL int MXKVStoreIsServerNode(int *ret);
+
+// Tells whether this process schedules others (1). It never does.
+MXNET_DLL int MXKVStoreIsSchedulerNode(int *ret);
+
+// Sets how gradients are compressed: `type` (`none`, `2bit`) and `threshold`. Stores of kind `device` can.
+MXNET_DLL
+int MXKVStoreSetGradientCompression(KVStoreHandle handle,
+                                    uint32_t num_params,
+                                    const char **keys,
+                                    const char **vals);
+
+// Sets what happens to stored arrays when something is pushed under a number: the function gets the key, the sum of what was
+// pushed, the stored array, and `updater_handle`; it frees both handles.
+MXNET_DLL
+int MXKVStoreSetUpdater(KVStoreHandle handle,
+                        MXKVStoreUpdater updater,
+                        void *updater_handle);
+
+// As `MXKVStoreSetUpdater`, with a second function for keys that are names.
+MXNET_DLL
+int MXKVStoreSetUpdaterEx(KVStoreHandle handle,
+                          MXKVStoreUpdater updater,
+                          MXKVStoreStrUpdater str_updater,
+                          void *updater_handle);
+
+// Stores copies of arrays under new keys.
+MXNET_DLL int MXKVStoreInit(KVStoreHandle handle, uint32_t num, const int *keys, NDArrayHandle *vals);
+
+// As `MXKVStoreInit`, with names as keys.
+MXNET_DLL int MXKVStoreInitEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals);
+
+// Sums the arrays of each key, and updates or replaces what is stored. Operators run when they are called, so that `priority`
+// changes nothing.
+MXNET_DLL
+int MXKVStorePush(KVStoreHandle handle,
+                  uint32_t num,
+                  const int *keys,
+                  NDArrayHandle *vals,
+                  int priority);
+
+// As `MXKVStorePush`, with names as keys.
+MXNET_DLL int MXKVStorePushEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals, int priority);
+
+// Copies what is stored to arrays; keys that hold sparse arrays are left out.
+MXNET_DLL int MXKVStorePull(KVStoreHandle handle, uint32_t num, const int *keys, NDArrayHandle *vals, int priority);
+
+// As `MXKVStorePull`, with names as keys.
+MXNET_DLL int MXKVStorePullEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals, int priority);
+
+// As `MXKVStorePull`; sparse arrays are copied too unless `ignore_sparse`.
+MXNET_DLL
+int MXKVStorePullWithSparse(KVStoreHandle handle,
+                            uint32_t num,
+                            const int *keys,
+                            NDArrayHandle *vals,
+                            int priority,
+                            bool ignore_sparse);
+
+// As `MXKVStorePullWithSparse`, with names as keys.
+MXNET_DLL
+int MXKVStorePullWithSparseEx(KVStoreHandle handle,
+                              uint32_t num,
+                              const char **keys,
+                              NDArrayHandle *vals,
+                              int priority,
+                              bool ignore_sparse);
+
+// Copies the rows with the numbers in `row_ids` to row_sparse arrays.
+MXNET_DLL
+int MXKVStorePullRowSparse(KVStoreHandle handle,
+                           uint32_t num,
+                           const int *keys,
+                           NDArrayHandle *vals,
+                           const NDArrayHandle *row_ids,
+                           int priority);
+
+// As `MXKVStorePullRowSparse`, with names as keys.
+MXNET_DLL
+int MXKVStorePullRowSparseEx(KVStoreHandle handle,
+                             uint32_t num,
+                             const char **keys,
+                             NDArrayHandle *vals,
+                             const NDArrayHandle *row_ids,
+                             int priority);
+
+// Pushes arrays, then copies what is stored under the keys to others.
+MXNET_DLL
+int MXKVStorePushPull(KVStoreHandle handle,
+                      uint32_t vnum,
+                      const int *vkeys,
+                      uint32_t onum,
+                      const int *okeys,
+                      NDArrayHandle *vals,
+                      NDArrayHandle *outs,
+                      int priority);
+
+// As `MXKVStorePushPull`, with names as keys.
+MXNET_DLL
+int MXKVStorePushPullEx(KVStoreHandle handle,
+                        uint32_t vnum,
+                        const char **vkeys,
+                        uint32_t onum,
+                        const char **okeys,
+                        NDArrayHandle *vals,
+                        NDArrayHandle *outs,
+                        int priority);
+
+// Stores arrays under new keys, then copies what is stored to others.
+MXNET_DLL
+int MXKVStoreBroadcast(KVStoreHandle handle,
+                       uint32_t vnum,
+                       const int *vkeys,
+                       uint32_t onum,
+                       const int *okeys,
+                       NDArrayHandle *vals,
+                       NDArrayHandle *outs,
+                       int priority);
+
+// As `MXKVStoreBroadcast`, with names as keys.
+MXNET_DLL
+int MXKVStoreBroadcastEx(KVStoreHandle handle,
+                         uint32_t vnum,
+                         const char **vkeys,
+                         uint32_t onum,
+                         const char **okeys,
+                         NDArrayHandle *vals,
+                         NDArrayHandle *outs,
+                         int priority);
+
 // Gives the version of MXNet that this library stands in for: 10901.
 MXNET_DLL int MXGetVersion(int *out);
 
@@ -603,6 +853,22 @@ int MXSetIsNumpyShape(int is_np_shape,
 
 // Gives the number of GPUs that this build can use: none.
 MXNET_DLL int MXGetGPUCount(int *out);
+
+// Gives free and all memory of a GPU, in MiB. This build can use none, so that every number is an error.
+MXNET_DLL int MXGetGPUMemoryInformation(int dev, int *free_mem, int *total_mem);
+
+// As `MXGetGPUMemoryInformation`, in bytes.
+MXNET_DLL int MXGetGPUMemoryInformation64(int dev, uint64_t *free_mem, uint64_t *total_mem);
+
+// Gives the value of a variable of the process's environment, null if there is none. Valid until the next call on this thread.
+MXNET_DLL
+int MXGetEnv(const char *name,
+             const char **value);
+
+// Sets a variable of the process's environment; a null value removes it. No other thread may read the environment meanwhile.
+MXNET_DLL
+int MXSetEnv(const char *name,
+             const char *value);
 
 // Gives memory that freed arrays left back to the system.
 MXNET_DLL int MXStorageEmptyCache(int dev_type, int dev_id);
@@ -767,11 +1033,27 @@ int NNGetOpInfo(OpHandle op,
                 const char ***arg_descriptions,
                 const char **return_type);
 
-// Lists the packed functions. There are none.
+// Lists the packed functions. The list is valid until the next call on this thread.
 MXNET_DLL int MXNetFuncListGlobalNames(int *out_size, const char ***out_array);
 
 // Gives the packed function of a name; null says that there is none.
 MXNET_DLL int MXNetFuncGetGlobal(const char *name, MXNetFunctionHandle *out);
+
+// Frees a packed function. Those of this library are never freed.
+MXNET_DLL int MXNetFuncFree(MXNetFunctionHandle func);
+
+// Calls a packed function. Codes of types: 0 an integer, 2 a number, 4 nothing, 8 an object, 11 a string, 14 an array. The caller frees
+// a result that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
+MXNET_DLL
+int MXNetFuncCall(MXNetFunctionHandle func,
+                  union MXNetValue *arg_values,
+                  int *type_codes,
+                  int num_args,
+                  union MXNetValue *ret_val,
+                  int *ret_type_code);
+
+// Frees an object; null is nothing.
+MXNET_DLL int MXNetObjectFree(MXNetObjectHandle obj);
 
 // Binds a network, given as JSON, with the parameters in the bytes of a `.params` file. Input `i` has the dimensions
 // `input_shape_data[input_shape_indptr[i] .. input_shape_indptr[i + 1]]`.
@@ -859,6 +1141,140 @@ int MXNDListGet(NDListHandle handle,
 
 // Frees a list; null is nothing.
 MXNET_DLL int MXNDListFree(NDListHandle handle);
+
+// Sets parameters of the profiler: `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
+// `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`.
+MXNET_DLL
+int MXSetProfilerConfig(int num_params,
+                        const char *const *keys,
+                        const char *const *vals);
+
+// As `MXSetProfilerConfig`. The store, whose servers there are none of, does not matter.
+MXNET_DLL
+int MXSetProcessProfilerConfig(int num_params,
+                               const char *const *keys,
+                               const char *const *vals,
+                               KVStoreHandle kv_store_handle);
+
+// Stops the profiler (0) or lets it run (1).
+MXNET_DLL int MXSetProfilerState(int state);
+
+// As `MXSetProfilerState`, for the worker (`profile_process` 0).
+MXNET_DLL int MXSetProcessProfilerState(int state, int profile_process, KVStoreHandle kv_store_handle);
+
+// Holds the profiler (1) or lets it go on (0).
+MXNET_DLL int MXProfilePause(int paused);
+
+// As `MXProfilePause`, for the worker (`profile_process` 0).
+MXNET_DLL int MXProcessProfilePause(int paused, int profile_process, KVStoreHandle kv_store_handle);
+
+// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). A finished trace is forgotten; else the next one has it too.
+MXNET_DLL
+int MXDumpProfile(int finished);
+
+// As `MXDumpProfile`, for the worker (`profile_process` 0).
+MXNET_DLL int MXDumpProcessProfile(int finished, int profile_process, KVStoreHandle kv_store_handle);
+
+// Gives the table of what everything took, valid until the next call on this thread; `reset` empties it.
+MXNET_DLL int MXAggregateProfileStatsPrint(const char **out_str, int reset);
+
+// As `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
+MXNET_DLL
+int MXAggregateProfileStatsPrintEx(const char **out_str,
+                                   int reset,
+                                   int format,
+                                   int sort_by,
+                                   int ascending);
+
+// Makes a domain, a name that others are grouped under.
+MXNET_DLL int MXProfileCreateDomain(const char *domain, ProfileHandle *out);
+
+// Makes a task, which takes from a start to a stop.
+MXNET_DLL int MXProfileCreateTask(ProfileHandle domain, const char *task_name, ProfileHandle *out);
+
+// Makes a frame, which takes from a start to a stop.
+MXNET_DLL int MXProfileCreateFrame(ProfileHandle domain, const char *frame_name, ProfileHandle *out);
+
+// Makes an event without a domain, which takes from a start to a stop.
+MXNET_DLL int MXProfileCreateEvent(const char *event_name, ProfileHandle *out);
+
+// Makes a counter, at 0.
+MXNET_DLL int MXProfileCreateCounter(ProfileHandle domain, const char *counter_name, ProfileHandle *out);
+
+// Frees a domain, task, frame, event or counter; null is nothing.
+MXNET_DLL int MXProfileDestroyHandle(ProfileHandle frame_handle);
+
+// Starts a task, frame or event.
+MXNET_DLL int MXProfileDurationStart(ProfileHandle duration_handle);
+
+// Stops a task, frame or event.
+MXNET_DLL int MXProfileDurationStop(ProfileHandle duration_handle);
+
+// Sets a counter.
+MXNET_DLL int MXProfileSetCounter(ProfileHandle counter_handle, uint64_t value);
+
+// Adds to a counter.
+MXNET_DLL int MXProfileAdjustCounter(ProfileHandle counter_handle, int64_t value);
+
+// Marks a moment; the scope is `global`, `process`, `thread`, `task` or `marker`.
+MXNET_DLL int MXProfileSetMarker(ProfileHandle domain, const char *instant_marker_name, const char *scope);
+
+// Makes a file of records, or an existing one empty.
+MXNET_DLL int MXRecordIOWriterCreate(const char *uri, RecordIOHandle *out);
+
+// Writes what is left and closes the file; null is nothing.
+MXNET_DLL int MXRecordIOWriterFree(RecordIOHandle handle);
+
+// Appends a record of `size` bytes.
+MXNET_DLL int MXRecordIOWriterWriteRecord(RecordIOHandle handle, const char *buf, size_t size);
+
+// Gives the position of the next record, in bytes from the start of the file.
+MXNET_DLL int MXRecordIOWriterTell(RecordIOHandle handle, size_t *pos);
+
+// Opens a file of records.
+MXNET_DLL int MXRecordIOReaderCreate(const char *uri, RecordIOHandle *out);
+
+// Closes a file; null is nothing.
+MXNET_DLL int MXRecordIOReaderFree(RecordIOHandle handle);
+
+// Reads the next record; null and 0 at the end of the file, an address and 0 for an empty record. The bytes are valid until the
+// next call on this thread.
+MXNET_DLL
+int MXRecordIOReaderReadRecord(RecordIOHandle handle,
+                               const char **buf,
+                               size_t *size);
+
+// Goes to the record that begins `pos` bytes from the start of the file.
+MXNET_DLL int MXRecordIOReaderSeek(RecordIOHandle handle, size_t pos);
+
+// Gives the position of the next record, in bytes from the start of the file.
+MXNET_DLL int MXRecordIOReaderTell(RecordIOHandle handle, size_t *pos);
+
+// Gives this process's number and a file descriptor of the array's memory, to be sent to another process. It lives as long as the
+// array; of an array that is not on `cpu_shared` it is that of a copy, and the caller closes it.
+MXNET_DLL
+int MXNDArrayGetSharedMemHandle(NDArrayHandle handle,
+                                int *shared_pid,
+                                int *shared_id);
+
+// Makes an array on memory that another process shares: its number, and a file descriptor of this process, which it takes over.
+// Of this process itself, the descriptor stays the caller's.
+MXNET_DLL
+int MXNDArrayCreateFromSharedMem(int shared_pid,
+                                 int shared_id,
+                                 const uint32_t *shape,
+                                 uint32_t ndim,
+                                 int dtype,
+                                 NDArrayHandle *out);
+
+// As `MXNDArrayCreateFromSharedMem`, with signed dimensions.
+MXNET_DLL
+int MXNDArrayCreateFromSharedMemEx(int shared_pid,
+                                   int shared_id,
+                                   const int *shape,
+                                   int ndim,
+                                   int dtype,
+                                   NDArrayHandle *out);
 
 // Binds a symbol to new arrays of zeros: shapes and types are inferred from the given ones. Gradients are requested by one word for
 // all arguments (`provided_grad_req_list_len` is 0), one for each, or by name. Arguments in `shared_arg_name_list` are those of
@@ -1202,6 +1618,12 @@ MXNET_DLL
 int MXSymbolCutSubgraph(SymbolHandle sym,
                         SymbolHandle **inputs,
                         int *input_size);
+
+// Makes a symbol of the same graph without conversions for mixed precision.
+MXNET_DLL int MXSymbolRemoveAmpCast(SymbolHandle sym_handle, SymbolHandle *ret_sym_handle);
+
+// Makes a new operator, without inputs, of the operator and parameters of a symbol of one node.
+MXNET_DLL int MXGenAtomicSymbolFromSymbol(SymbolHandle sym_handle, SymbolHandle *ret_sym_handle);
 
 #ifdef __cplusplus
 }  // extern "C"

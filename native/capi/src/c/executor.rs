@@ -17,7 +17,7 @@ use super::infer::rows;
 use super::number::Number;
 use super::ret::{Ret, put_handle, put_text};
 use super::types::{ExecutorHandle, ExecutorMonitorCallback, NDArrayHandle, SymbolHandle};
-use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
+use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor, symbol, tensor};
 
 /// What `MXExecutorBind` and its variants take.
 struct BindArgs {
@@ -362,4 +362,13 @@ pub extern "C" fn MXExecutorSetMonitorCallbackEX(
     monitor_all: bool,
 ) -> c_int {
     guard(|| set_monitor(handle, callback, callback_handle, monitor_all))
+}
+
+/// Makes a symbol of what an executor was bound to. Plans are optimized, graphs stay as they were.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXExecutorGetOptimizedSymbol(handle: ExecutorHandle, out: *mut SymbolHandle) -> c_int {
+    guard(|| {
+        let executor = executor(id(handle))?;
+        put_handle(out, || Ok(insert_symbol(executor.symbol().clone())))
+    })
 }

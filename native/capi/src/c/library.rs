@@ -1,15 +1,18 @@
 //! The library as a whole: version, features, seeds, threads, semantics.
 
+use std::borrow::Cow;
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 
-use ferromx_core::context::Context;
+use ferromx_core::context::{Context, DeviceType};
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
 use ferromx_kernels::par;
 use ferromx_runtime::{MXNET_VERSION, features, random, semantics};
 
-use super::args::{count, put};
+use super::args::{count, optional_text, put, text};
 use super::guard;
-use super::ret::Ret;
+use super::ret::{Ret, put_text};
 use super::types::LibFeature;
 
 thread_local! {
@@ -100,6 +103,59 @@ pub extern "C" fn MXSetIsNumpyShape(is_np_shape: c_int, prev: *mut c_int) -> c_i
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetGPUCount(out: *mut c_int) -> c_int {
     guard(|| put(out, 0, "out"))
+}
+
+/// Gives free and all memory of a GPU, in MiB. This build can use none, so that every number is an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXGetGPUMemoryInformation(dev: c_int, free_mem: *mut c_int, total_mem: *mut c_int) -> c_int {
+    guard(|| {
+        put(free_mem, 0, "free_mem")?;
+        put(total_mem, 0, "total_mem")?;
+        Context::from_codes(DeviceType::Gpu as c_int, dev).map(|_| ())
+    })
+}
+
+/// As `MXGetGPUMemoryInformation`, in bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXGetGPUMemoryInformation64(dev: c_int, free_mem: *mut u64, total_mem: *mut u64) -> c_int {
+    guard(|| {
+        put(free_mem, 0, "free_mem")?;
+        put(total_mem, 0, "total_mem")?;
+        Context::from_codes(DeviceType::Gpu as c_int, dev).map(|_| ())
+    })
+}
+
+/// Gives the value of a variable of the process's environment, null if there is none. Valid until the next call on this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXGetEnv(name: *const c_char, value: *mut *const c_char) -> c_int {
+    guard(|| {
+        let name = variable_name(name)?;
+        match std::env::var_os(&*name) {
+            Some(found) => put_text("MXGetEnv", &found.to_string_lossy(), value),
+            None => put(value, std::ptr::null(), "value"),
+        }
+    })
+}
+
+/// Sets a variable of the process's environment; a null value removes it. No other thread may read the environment meanwhile.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetEnv(name: *const c_char, value: *const c_char) -> c_int {
+    guard(|| {
+        let name = variable_name(name)?;
+        match optional_text(value) {
+            // SAFETY: by the contract of this function no other thread reads or changes the environment during the call.
+            Some(value) => unsafe { std::env::set_var(&*name, &*value) },
+            // SAFETY: as above.
+            None => unsafe { std::env::remove_var(&*name) },
+        }
+        Ok(())
+    })
+}
+
+fn variable_name<'a>(name: *const c_char) -> Result<Cow<'a, str>> {
+    let name = text(name, "name")?;
+    ensure!(!name.is_empty() && !name.contains('='), "'{name}' is no name of a variable of the environment");
+    Ok(name)
 }
 
 /// Gives memory that freed arrays left back to the system.

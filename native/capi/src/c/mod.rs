@@ -4,25 +4,33 @@
 
 mod args;
 mod autograd;
+mod backend;
 mod cached_op;
 mod custom;
 mod data_iter;
+mod dlpack;
 mod executor;
 mod files;
 mod imperative;
 mod infer;
+mod kvstore;
 mod library;
 mod ndarray;
 mod number;
 mod operators;
 mod packed;
 mod predict;
+mod profile;
+mod recordio;
 mod ret;
+#[cfg(unix)]
+mod shared_memory;
 mod simple_bind;
 mod sparse;
 mod symbol;
 mod types;
 
+pub use packed::PackedObject;
 pub use predict::NdList;
 
 use std::cell::RefCell;
@@ -30,13 +38,21 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ferromx_core::error::Result;
+use ferromx_runtime::profiler;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
+/// The name of the function whose body this is.
+fn called<F>() -> &'static str {
+    let path = std::any::type_name::<F>();
+    path.strip_suffix("::{{closure}}").unwrap_or(path).rsplit("::").next().unwrap_or(path)
+}
+
 /// Runs the body of an exported function; errors and panics become -1 and a message.
-pub(crate) fn guard(body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
+    let _measured = profiler::api(|| called::<F>().into());
     let message = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,
         Ok(Err(e)) => e.to_string(),
@@ -52,4 +68,10 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<()>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGetLastError() -> *const c_char {
     LAST_ERROR.with_borrow(|last| last.as_ptr())
+}
+
+/// As `MXGetLastError`.
+#[unsafe(no_mangle)]
+pub extern "C" fn NNGetLastError() -> *const c_char {
+    MXGetLastError()
 }

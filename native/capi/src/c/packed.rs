@@ -1,17 +1,213 @@
-//! Packed functions, of which this library has none: everything that can be called is an operator or stands in the C API.
+//! Packed functions: called by name with arguments that carry their types. MXNet's NumPy front end calls a few of its functions so;
+//! each here makes its arguments those of an operator.
 
 use std::ffi::{c_char, c_int};
+use std::sync::Arc;
 
-use super::args::{put, text};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_runtime::imperative::{Tensor, call};
+
+use super::args::{id, put, raw, slice, text};
 use super::guard;
-use super::types::MXNetFunctionHandle;
+use super::ret::put_texts;
+use super::types::{MXNetFunctionHandle, MXNetObjectHandle, MXNetValue};
+use crate::handle::{self, Object, insert, insert_tensor, packed, tensor};
 
-/// Lists the packed functions. There are none.
+/// Codes of the types of values.
+mod code {
+    pub const INT: i32 = 0;
+    pub const FLOAT: i32 = 2;
+    pub const NULL: i32 = 4;
+    pub const OBJECT: i32 = 8;
+    pub const STR: i32 = 11;
+    pub const ARRAY: i32 = 14;
+}
+
+/// What an object handle stands for.
+pub enum PackedObject {
+    /// A whole number.
+    Integer(i64),
+    /// A list of such.
+    List(Vec<Arc<PackedObject>>),
+}
+
+/// An argument.
+enum Argument {
+    Null,
+    Integer(i64),
+    Float,
+    Text(String),
+    Object(Arc<PackedObject>),
+    Array(Arc<Tensor>),
+}
+
+/// A result.
+enum Outcome {
+    Object(PackedObject),
+    Array(Arc<Tensor>),
+}
+
+/// A function by name.
+struct Function {
+    name: &'static str,
+    call: fn(&[Argument]) -> Result<Outcome>,
+}
+
+/// The functions, by name. A handle is the position here, counted from one.
+static FUNCTIONS: &[Function] = &[
+    Function { name: "_ADT", call: list },
+    Function { name: "_Integer", call: integer },
+    Function { name: "_npi.tensordot", call: tensordot },
+    Function { name: "_npi.zeros", call: zeros },
+];
+
+fn function(handle: MXNetFunctionHandle) -> Result<&'static Function> {
+    FUNCTIONS
+        .get((id(handle) as usize).wrapping_sub(1))
+        .ok_or_else(|| Error::NotFound(format!("{handle:p} is no packed function: get one by MXNetFuncGetGlobal")))
+}
+
+impl Argument {
+    fn read(value: MXNetValue, code: i32) -> Result<Argument> {
+        // SAFETY: by the contract of the C API the code says which field of the value is set; each is 8 bytes of plain data.
+        unsafe {
+            Ok(match code {
+                code::NULL => Argument::Null,
+                code::INT => Argument::Integer(value.v_int64),
+                code::FLOAT => Argument::Float,
+                code::STR => Argument::Text(text(value.v_str, "argument")?.into_owned()),
+                code::OBJECT => Argument::Object(packed(id(value.v_handle))?),
+                code::ARRAY => Argument::Array(tensor(id(value.v_handle))?),
+                other => return Err(Error::Unsupported(format!("an argument of type code {other} is not taken"))),
+            })
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Argument::Null => "None",
+            Argument::Integer(_) => "an integer",
+            Argument::Float => "a number",
+            Argument::Text(_) => "a string",
+            Argument::Object(_) => "a list of integers",
+            Argument::Array(_) => "an array",
+        }
+    }
+
+    fn expected(&self, what: &str) -> Error {
+        Error::Value(format!("TypeError: {what} was expected, but {} was given", self.kind()))
+    }
+
+    fn array(&self) -> Result<Arc<Tensor>> {
+        match self {
+            Argument::Array(a) => Ok(a.clone()),
+            other => Err(other.expected("an array")),
+        }
+    }
+
+    /// An integer as a list of one, or a list of integers.
+    fn integers(&self) -> Result<Vec<i64>> {
+        match self {
+            Argument::Integer(n) => Ok(vec![*n]),
+            Argument::Object(o) => o.integers(),
+            other => Err(other.expected("an integer or a list of integers")),
+        }
+    }
+
+    /// A string; None is the empty one.
+    fn text(&self) -> Result<&str> {
+        match self {
+            Argument::Text(s) => Ok(s),
+            Argument::Null => Ok(""),
+            other => Err(other.expected("a string")),
+        }
+    }
+}
+
+impl PackedObject {
+    fn integers(&self) -> Result<Vec<i64>> {
+        match self {
+            PackedObject::Integer(n) => Ok(vec![*n]),
+            PackedObject::List(items) => items
+                .iter()
+                .map(|item| match **item {
+                    PackedObject::Integer(n) => Ok(n),
+                    PackedObject::List(_) => {
+                        Err(Error::value("TypeError: a list of integers was expected, but it has lists in it"))
+                    }
+                })
+                .collect(),
+        }
+    }
+}
+
+fn check_count(args: &[Argument], expected: usize) -> Result<()> {
+    ensure!(args.len() == expected, "TypeError: {expected} arguments were expected, but {} were given", args.len());
+    Ok(())
+}
+
+fn integer(args: &[Argument]) -> Result<Outcome> {
+    check_count(args, 1)?;
+    match &args[0] {
+        Argument::Integer(n) => Ok(Outcome::Object(PackedObject::Integer(*n))),
+        other => Err(other.expected("an integer")),
+    }
+}
+
+fn list(args: &[Argument]) -> Result<Outcome> {
+    let item = |arg: &Argument| match arg {
+        Argument::Object(o) => Ok(o.clone()),
+        Argument::Integer(n) => Ok(Arc::new(PackedObject::Integer(*n))),
+        other => Err(other.expected("an integer or a list")),
+    };
+    Ok(Outcome::Object(PackedObject::List(args.iter().map(item).collect::<Result<_>>()?)))
+}
+
+/// `(1, 2)` as operators read it.
+fn tuple(items: &[i64]) -> String {
+    let items: Vec<_> = items.iter().map(i64::to_string).collect();
+    format!("({})", items.join(","))
+}
+
+fn run(op: &str, attrs: &[(&str, &str)], inputs: &[Arc<Tensor>]) -> Result<Outcome> {
+    let (op, _) = ferromx_ops::registry::find(op)?;
+    Ok(Outcome::Array(call(op, attrs.iter().copied(), inputs, &[])?.swap_remove(0)))
+}
+
+/// `tensordot(a, b, axes)`: the number of last axes of `a` and first of `b`, or a list of two, axes of `a` and axes of `b`.
+fn tensordot(args: &[Argument]) -> Result<Outcome> {
+    check_count(args, 3)?;
+    let inputs = [args[0].array()?, args[1].array()?];
+    match &args[2] {
+        Argument::Integer(n) => run("_npi_tensordot_int_axes", &[("axes", &n.to_string())], &inputs),
+        Argument::Object(axes) => {
+            let PackedObject::List(pair) = &**axes else { return Err(args[2].expected("a pair of axes")) };
+            let [a, b] = &pair[..] else { return Err(args[2].expected("a pair of axes")) };
+            let (a, b) = (tuple(&a.integers()?), tuple(&b.integers()?));
+            run("_npi_tensordot", &[("a_axes_summed", &a), ("b_axes_summed", &b)], &inputs)
+        }
+        other => Err(other.expected("axes")),
+    }
+}
+
+/// `zeros(shape, dtype, ctx)`.
+fn zeros(args: &[Argument]) -> Result<Outcome> {
+    check_count(args, 3)?;
+    let shape = tuple(&args[0].integers()?);
+    let dtype = match args[1].text()? {
+        "" => "float32",
+        dtype => dtype,
+    };
+    run("_npi_zeros", &[("shape", &shape), ("dtype", dtype), ("ctx", args[2].text()?)], &[])
+}
+
+/// Lists the packed functions. The list is valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetFuncListGlobalNames(out_size: *mut c_int, out_array: *mut *mut *const c_char) -> c_int {
     guard(|| {
-        put(out_size, 0, "out_size")?;
-        put(out_array, std::ptr::null_mut(), "out_array")
+        let names: Vec<_> = FUNCTIONS.iter().map(|f| f.name).collect();
+        put_texts("MXNetFuncListGlobalNames", &names, out_size.cast::<u32>(), out_array)
     })
 }
 
@@ -19,7 +215,47 @@ pub extern "C" fn MXNetFuncListGlobalNames(out_size: *mut c_int, out_array: *mut
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNetFuncGetGlobal(name: *const c_char, out: *mut MXNetFunctionHandle) -> c_int {
     guard(|| {
-        text(name, "name")?;
-        put(out, std::ptr::null_mut(), "out")
+        let name = text(name, "name")?;
+        put(out, raw(FUNCTIONS.iter().position(|f| f.name == name).map_or(0, |i| i as u64 + 1)), "out")
     })
+}
+
+/// Frees a packed function. Those of this library are never freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNetFuncFree(func: MXNetFunctionHandle) -> c_int {
+    guard(|| function(func).map(|_| ()))
+}
+
+/// Calls a packed function. Codes of types: 0 an integer, 2 a number, 4 nothing, 8 an object, 11 a string, 14 an array. The caller frees
+/// a result that is an array (`MXNDArrayFree`) or an object (`MXNetObjectFree`).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNetFuncCall(
+    func: MXNetFunctionHandle,
+    arg_values: *mut MXNetValue,
+    type_codes: *mut c_int,
+    num_args: c_int,
+    ret_val: *mut MXNetValue,
+    ret_type_code: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let function = function(func)?;
+        let n = super::args::count(num_args, "num_args")?;
+        let values = slice(arg_values.cast_const(), n, "arg_values")?.iter();
+        let codes = slice(type_codes.cast_const(), n, "type_codes")?;
+        let args = values.zip(codes).map(|(v, c)| Argument::read(*v, *c)).collect::<Result<Vec<_>>>()?;
+        put(ret_type_code, code::NULL, "ret_type_code")?;
+        put(ret_val, MXNetValue { v_int64: 0 }, "ret_val")?;
+        let (handle, code) = match (function.call)(&args).map_err(|e| e.in_operator(function.name, function.name))? {
+            Outcome::Object(object) => (insert(Object::Packed(Arc::new(object))), code::OBJECT),
+            Outcome::Array(array) => (insert_tensor(array), code::ARRAY),
+        };
+        put(ret_val, MXNetValue { v_handle: raw(handle) }, "ret_val")?;
+        put(ret_type_code, code, "ret_type_code")
+    })
+}
+
+/// Frees an object; null is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNetObjectFree(obj: MXNetObjectHandle) -> c_int {
+    guard(|| handle::free(id(obj), "Object"))
 }

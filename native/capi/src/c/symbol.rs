@@ -542,3 +542,21 @@ pub extern "C" fn MXSymbolCutSubgraph(
         Ok(())
     })
 }
+
+/// Makes a symbol of the same graph without conversions for mixed precision.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolRemoveAmpCast(sym_handle: SymbolHandle, ret_sym_handle: *mut SymbolHandle) -> c_int {
+    guard(|| {
+        let source = symbol(id(sym_handle))?;
+        put_symbol(ret_sym_handle, || Ok(source.without_amp_casts()))
+    })
+}
+
+/// Makes a new operator, without inputs, of the operator and parameters of a symbol of one node.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXGenAtomicSymbolFromSymbol(sym_handle: SymbolHandle, ret_sym_handle: *mut SymbolHandle) -> c_int {
+    guard(|| {
+        let atomic = symbol(id(sym_handle))?.to_atomic()?;
+        put_handle(ret_sym_handle, || Ok(insert(Object::Symbol(Arc::new(RwLock::new(SymbolState::Atomic(atomic)))))))
+    })
+}

@@ -19,6 +19,75 @@ pub type DataIterCreator = *mut c_void;
 /// A data iterator.
 pub type DataIterHandle = *mut c_void;
 
+/// Something that the profiler measures for a user.
+pub type ProfileHandle = *mut c_void;
+/// A [`DLManagedTensor`].
+pub type DLManagedTensorHandle = *mut c_void;
+/// An object of a packed function.
+pub type MXNetObjectHandle = *mut c_void;
+
+/// An array in DLPack's form.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DLTensor {
+    /// The memory.
+    pub data: *mut c_void,
+    /// Kind of device; 1 is the host's processor.
+    pub device_type: c_int,
+    /// Number of the device.
+    pub device_id: c_int,
+    /// Number of dimensions.
+    pub ndim: c_int,
+    /// Kind of the elements: 0 signed, 1 unsigned, 2 floating-point, 4 bfloat.
+    pub dtype_code: u8,
+    /// Bits of an element.
+    pub dtype_bits: u8,
+    /// Elements of a vector.
+    pub dtype_lanes: u16,
+    /// The dimensions.
+    pub shape: *mut i64,
+    /// Elements from one index of each axis to the next; null if elements lie one after the other.
+    pub strides: *mut i64,
+    /// Where the elements begin in the memory.
+    pub byte_offset: u64,
+}
+
+/// An array in DLPack's form that somebody owns.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DLManagedTensor {
+    /// The array.
+    pub dl_tensor: DLTensor,
+    /// The owner's.
+    pub manager_ctx: *mut c_void,
+    /// Gives the array back to its owner.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+/// An argument or the result of a packed function.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union MXNetValue {
+    /// An integer.
+    pub v_int64: i64,
+    /// A number.
+    pub v_float64: f64,
+    /// A handle.
+    pub v_handle: *mut c_void,
+    /// A string.
+    pub v_str: *const c_char,
+}
+
+/// A file of records.
+pub type RecordIOHandle = *mut c_void;
+/// A key-value store.
+pub type KVStoreHandle = *mut c_void;
+/// Updates what is stored under a number: key, what was pushed, what is stored, the pointer given when it was installed. It owns both
+/// arrays' handles.
+pub type MXKVStoreUpdater = Option<unsafe extern "C" fn(c_int, NDArrayHandle, NDArrayHandle, *mut c_void)>;
+/// Updates what is stored under a name; otherwise as `MXKVStoreUpdater`.
+pub type MXKVStoreStrUpdater = Option<unsafe extern "C" fn(*const c_char, NDArrayHandle, NDArrayHandle, *mut c_void)>;
+
 /// A network that is ready for prediction.
 pub type PredictorHandle = *mut c_void;
 /// A packed function.

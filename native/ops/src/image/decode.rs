@@ -85,16 +85,20 @@ fn output(ctx: &OpCtx<'_>, data: &[u8], flag: i32, to_rgb: bool) -> Result<Vec<N
 }
 
 /// A decoded picture: one (gray), two (gray, alpha), three or four channels.
-struct Picture {
-    width: usize,
-    height: usize,
-    channels: usize,
-    samples: Vec<u8>,
+pub struct Picture {
+    /// Pixels in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Samples of a pixel.
+    pub channels: usize,
+    /// The samples of the pixels, row by row.
+    pub samples: Vec<u8>,
 }
 
 impl Picture {
-    /// The samples in one or three channels.
-    fn converted(&self, channels: usize, to_rgb: bool) -> Vec<u8> {
+    /// The samples in one or three channels, red before blue with `to_rgb`.
+    pub fn converted(&self, channels: usize, to_rgb: bool) -> Vec<u8> {
         let color = |p: &[u8]| if p.len() < 3 { [p[0]; 3] } else { [p[0], p[1], p[2]] };
         let pixels = self.samples.chunks_exact(self.channels);
         match channels {
@@ -111,7 +115,10 @@ fn gray([r, g, b]: [u8; 3]) -> u8 {
 }
 
 /// Decodes a picture; a gray one is asked for where the format holds brightness apart.
-fn decode(data: &[u8], gray: bool) -> Result<Picture> {
+///
+/// # Errors
+/// Data that is damaged, in another format than JPEG, PNG and BMP, or of too many pixels.
+pub fn decode(data: &[u8], gray: bool) -> Result<Picture> {
     match data {
         [0xff, 0xd8, ..] => jpeg(data, gray),
         [0x89, b'P', b'N', b'G', ..] => png(data),

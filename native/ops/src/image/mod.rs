@@ -7,6 +7,9 @@ mod resize;
 mod tests;
 mod transform;
 
+pub use decode::{Picture, decode};
+pub use resize::interpolation;
+
 use ferromx_core::error::Result;
 use ferromx_core::op::OpDef;
 use ferromx_core::shape::Shape;

@@ -20,7 +20,11 @@ const fn picture(name: &'static str, doc: &'static str) -> ArgDef {
     ArgDef { name, doc, type_string: "NDArray" }
 }
 
-fn interpolation(code: i32) -> Result<Interpolation> {
+/// The method of a code.
+///
+/// # Errors
+/// An unknown code.
+pub fn interpolation(code: i32) -> Result<Interpolation> {
     Ok(match code {
         0 => Interpolation::Nearest,
         1 => Interpolation::Linear,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::Monitor;
 use crate::imperative::unrecorded;
-use crate::random;
+use crate::{profiler, random};
 
 /// A kernel with what it is told at every call.
 pub struct Kernel {
@@ -104,7 +104,17 @@ impl Step {
         matches!(self.work, Work::Host(_))
     }
 
+    /// The operators that run, for the profiler.
+    fn title(&self) -> String {
+        match &self.work {
+            Work::One(kernel, _) => kernel.op.into(),
+            Work::Chain(kernels, _) => kernels.iter().map(|k| k.op).collect::<Vec<_>>().join("+"),
+            Work::Host(host) => host.title.clone(),
+        }
+    }
+
     fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool, context: Context) -> Result<()> {
+        let _measured = profiler::symbolic(|| self.title());
         match &self.work {
             Work::One(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, context, ins, outs)),
             Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train, context),
@@ -206,7 +216,8 @@ impl Plan {
 
 /// Runs a step without the locks, or several under them.
 fn run_part(region: &mut Region, part: &[Step], is_train: bool, context: Context) -> Result<()> {
-    if let [Step { work: Work::Host(host), .. }] = part {
+    if let [step @ Step { work: Work::Host(host), .. }] = part {
+        let _measured = profiler::symbolic(|| step.title());
         return host.run(is_train, context);
     }
     let mut guard = region.lock();

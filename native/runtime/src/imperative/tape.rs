@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
@@ -22,8 +23,8 @@ use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::gradient::{Request, gradient};
-use crate::random;
 use crate::symbol::{Node, NodeEntry, OpCall, Symbol};
+use crate::{profiler, random};
 
 thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
@@ -108,6 +109,8 @@ enum TapeEntry {
 struct Leaf {
     gradient: Mutex<GradientRequest>,
     value: Array,
+    /// Whether the gradient was computed since the flag was last cleared, for trainers that look for stale gradients.
+    fresh: AtomicBool,
 }
 
 /// An array with its place on the tape; this is what array handles refer to.
@@ -115,8 +118,6 @@ struct Leaf {
 pub struct Tensor {
     data: RwLock<Option<Array>>,
     tape: Mutex<Option<TapeEntry>>,
-    /// Whether the gradient was computed since the flag was last cleared, for trainers that look for stale gradients.
-    fresh_gradient: std::sync::atomic::AtomicBool,
 }
 
 impl Tensor {
@@ -189,14 +190,19 @@ impl Tensor {
         self.tape.lock().is_some()
     }
 
-    /// Whether `backward` has written the gradient since the flag was cleared.
+    /// Whether `backward` has written the gradient of this variable since the flag was cleared; `false` for other tensors.
     pub fn fresh_gradient(&self) -> bool {
-        self.fresh_gradient.load(std::sync::atomic::Ordering::Relaxed)
+        match &*self.tape.lock() {
+            Some(TapeEntry::Variable(leaf)) => leaf.fresh.load(Ordering::Relaxed),
+            _ => false,
+        }
     }
 
-    /// Sets the flag of [`Tensor::fresh_gradient`].
+    /// Sets the flag of [`Tensor::fresh_gradient`]. Tensors that are no variables have none.
     pub fn set_fresh_gradient(&self, fresh: bool) {
-        self.fresh_gradient.store(fresh, std::sync::atomic::Ordering::Relaxed);
+        if let Some(TapeEntry::Variable(leaf)) = &*self.tape.lock() {
+            leaf.fresh.store(fresh, Ordering::Relaxed);
+        }
     }
 }
 
@@ -220,7 +226,7 @@ pub fn mark_variables(variables: &[Arc<Tensor>], gradients: &[GradientRequest]) 
             grad.shape(),
             value.shape()
         );
-        let leaf = Leaf { gradient: Mutex::new(gradient.clone()), value };
+        let leaf = Leaf { gradient: Mutex::new(gradient.clone()), value, fresh: AtomicBool::new(false) };
         *variable.tape.lock() = Some(TapeEntry::Variable(Arc::new(leaf)));
     }
     Ok(())
@@ -271,6 +277,7 @@ pub fn record(
         "operator {} would overwrite an array that the tape needs: while recording, write results to new arrays",
         op.name
     );
+    let _measured = profiler::imperative(op.title());
     let cache = matches!(op.def.forward, Forward::Host(_)).then(Arc::<Cache>::default);
     let visible = op.def.num_visible(&op.params);
     let (mut arrays, mut results) = (Arrays::new(), Arrays::new());
@@ -527,7 +534,7 @@ fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
             stored::invoke_stored(&add, None, &[target.clone(), value], &[target], false)?;
         }
     }
-    gradient.array.set_fresh_gradient(true);
+    leaf.fresh.store(true, Ordering::Relaxed);
     Ok(())
 }
 

@@ -113,7 +113,7 @@ mod tests {
         let mut it = iter("1,2\n3,4\n\n5,6\n").unwrap();
         assert!(it.next().unwrap() && it.next().unwrap());
         let b = it.batch().unwrap();
-        assert_eq!((b.data.to_vec::<f32>().unwrap(), b.pad), (vec![5., 6., 1., 2.], 1));
+        assert_eq!((b.data.dense().unwrap().to_vec::<f32>().unwrap(), b.pad), (vec![5., 6., 1., 2.], 1));
         assert_eq!(b.label.shape(), &[2].into());
     }
 

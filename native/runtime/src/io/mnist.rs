@@ -148,8 +148,8 @@ mod tests {
         assert!(it.next().unwrap());
         let b = it.batch().unwrap();
         assert_eq!(b.data.shape(), &[2, 1, 2, 1].into());
-        assert_eq!(b.data.to_vec::<f32>().unwrap(), [0.0, 0.5, 0.25, 255.0 / 256.0]);
-        assert_eq!(b.label.to_vec::<f32>().unwrap(), [7.0, 8.0]);
+        assert_eq!(b.data.dense().unwrap().to_vec::<f32>().unwrap(), [0.0, 0.5, 0.25, 255.0 / 256.0]);
+        assert_eq!(b.label.dense().unwrap().to_vec::<f32>().unwrap(), [7.0, 8.0]);
         assert!(!it.next().unwrap());
     }
 

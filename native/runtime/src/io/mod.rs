@@ -1,21 +1,26 @@
 //! Data iterators that read files: batches of arrays with labels.
 
 mod csv;
+mod image;
+mod libsvm;
 mod mnist;
+mod prefetch;
+pub mod recordio;
 
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, FieldInfo, OpParams};
+use ferromx_core::sparse::Array;
 
 /// A batch of examples.
 #[derive(Clone)]
 pub struct Batch {
     /// The examples, one a row.
-    pub data: NDArray,
+    pub data: Array,
     /// Their labels, one a row.
-    pub label: NDArray,
+    pub label: Array,
     /// Positions of the examples in the file.
     pub index: Vec<u64>,
     /// How many examples at the end repeat earlier ones to fill the batch.
@@ -80,6 +85,52 @@ pub static ITERATORS: &[IterDef] = &[
         fields: csv::CsvParam::fields,
         create: csv::create,
     },
+    IterDef {
+        name: "LibSVMIter",
+        doc: "Reads sparse examples from files in the format of LIBSVM, with columns counted from 0. Batches are of storage type \
+              csr; so are labels that have a file of their own.",
+        fields: libsvm::LibSvmParam::fields,
+        create: libsvm::create,
+    },
+    IterDef {
+        name: "ImageRecordIter",
+        doc: "Reads labelled pictures (JPEG, PNG, BMP) from RecordIO files, changes them at random where that is asked for, and \
+              yields numbers of shape (batch_size, channels, height, width), made ahead by threads.",
+        fields: image::image_fields,
+        create: image::create,
+    },
+    IterDef {
+        name: "ImageRecordIter_v1",
+        doc: "The former name of ImageRecordIter, for numbers of type float32.",
+        fields: image::image_fields,
+        create: image::create_v1,
+    },
+    IterDef {
+        name: "ImageRecordUInt8Iter",
+        doc: "As ImageRecordIter, but yields the samples of the pictures as they are, of type uint8.",
+        fields: image::bytes_fields,
+        create: image::create_u8,
+    },
+    IterDef {
+        name: "ImageRecordUInt8Iter_v1",
+        doc: "The former name of ImageRecordUInt8Iter.",
+        fields: image::bytes_fields,
+        create: image::create_u8,
+    },
+    IterDef {
+        name: "ImageRecordInt8Iter",
+        doc: "As ImageRecordIter, but yields the samples of the pictures, 127 for those above, of type int8.",
+        fields: image::bytes_fields,
+        create: image::create_i8,
+    },
+    IterDef {
+        name: "ImageDetRecordIter",
+        doc: "Reads pictures with objects from RecordIO files. A label is the number of channels, height and width of the picture \
+              within the batch, the number of labels that follow, and those of the record: length of the header, numbers of an \
+              object, the rest of the header, and for each object class, left, top, right, bottom as parts of the picture.",
+        fields: image::detection_fields,
+        create: image::create_detection,
+    },
 ];
 
 /// The iterator of this name.
@@ -91,6 +142,28 @@ pub fn find(name: &str) -> Result<&'static IterDef> {
         let names: Vec<_> = ITERATORS.iter().map(|d| d.name).collect();
         Error::NotFound(format!("there is no data iterator '{name}'; there are {}", names.join(", ")))
     })
+}
+
+/// The files that a path names: a file, or those of a directory in the order of their names.
+fn files(path: &str) -> Result<Vec<String>> {
+    let error = |e: &std::io::Error| Error::io(path, e);
+    if !std::fs::metadata(path).map_err(|e| error(&e))?.is_dir() {
+        return Ok(vec![path.to_string()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(|e| error(&e))? {
+        let entry = entry.map_err(|e| error(&e))?.path();
+        if entry.is_file() {
+            found.push(entry.to_string_lossy().into_owned());
+        }
+    }
+    found.sort_unstable();
+    ferromx_core::ensure!(!found.is_empty(), "the directory {path} has no files");
+    Ok(found)
+}
+
+fn no_batch() -> Error {
+    Error::Value("there is no current batch: call next() and check that it is true".into())
 }
 
 /// The array in another element type.
@@ -149,14 +222,12 @@ impl DataIter for InMemory {
             (self.next..self.next + self.batch_size).map(|i| self.order[i % self.order.len()]).collect();
         self.next += self.batch_size;
         let (data, label) = (self.rows(&self.data, &index)?, self.rows(&self.label, &index)?);
-        self.current = Some(Batch { data, label, index, pad });
+        self.current = Some(Batch { data: data.into(), label: label.into(), index, pad });
         Ok(true)
     }
 
     fn batch(&self) -> Result<&Batch> {
-        self.current
-            .as_ref()
-            .ok_or_else(|| Error::Value("there is no current batch: call next() and check that it is true".into()))
+        self.current.as_ref().ok_or_else(no_batch)
     }
 }
 
@@ -180,7 +251,7 @@ mod tests {
         let mut seen = Vec::new();
         while it.next().unwrap() {
             let b = it.batch().unwrap();
-            seen.push((b.data.to_vec::<f32>().unwrap(), b.pad));
+            seen.push((b.data.dense().unwrap().to_vec::<f32>().unwrap(), b.pad));
         }
         assert_eq!(seen, [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
         let mut it = make(false);

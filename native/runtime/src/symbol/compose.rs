@@ -27,6 +27,21 @@ pub struct AtomicSymbol {
     extra: Attrs,
 }
 
+impl Symbol {
+    /// The operator of a symbol of one node, without its inputs.
+    ///
+    /// # Errors
+    /// A group or a variable.
+    pub fn to_atomic(&self) -> Result<AtomicSymbol> {
+        let node = self.single_node()?;
+        let op =
+            node.op.as_ref().ok_or_else(|| Error::Value(format!("'{}' is a variable, not an operator", node.name)))?;
+        let hidden = |key: &str| key.starts_with("__") && key.ends_with("__");
+        let (extra, attrs): (Attrs, Attrs) = node.attrs.read().clone().into_iter().partition(|(key, _)| hidden(key));
+        Ok(AtomicSymbol { op: op.name, attrs, extra })
+    }
+}
+
 impl AtomicSymbol {
     /// Checks name and parameters of an operator.
     ///

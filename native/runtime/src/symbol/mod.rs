@@ -1,5 +1,6 @@
 //! Symbolic graphs: building, naming, listing, attributes.
 
+mod amp;
 mod compose;
 mod cut;
 mod json;

@@ -1,0 +1,194 @@
+//! Arrays in the form of DLPack, by which libraries pass them on without copying.
+
+use std::ffi::{c_int, c_void};
+
+use ferromx_core::context::{Context, DeviceType};
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::Chunk;
+use ferromx_runtime::imperative::Tensor;
+
+use super::args::{array, get, put, raw, slice};
+use super::guard;
+use super::ret::put_handle;
+use super::types::{DLManagedTensor, DLManagedTensorHandle, DLTensor, NDArrayHandle};
+use crate::handle::insert_tensor;
+
+/// The host's processor, the only device kind here.
+const DL_CPU: c_int = 1;
+
+/// Element types with their kind (0 signed, 1 unsigned, 2 floating-point, 4 bfloat) and bits.
+const TYPES: &[(DType, u8, u8)] = &[
+    (DType::F32, 2, 32),
+    (DType::F64, 2, 64),
+    (DType::F16, 2, 16),
+    (DType::BF16, 4, 16),
+    (DType::U8, 1, 8),
+    (DType::I8, 0, 8),
+    (DType::I32, 0, 32),
+    (DType::I64, 0, 64),
+    (DType::Bool, 1, 1),
+];
+
+/// What an array that was passed on needs as long as it is used.
+struct Passed {
+    tensor: DLManagedTensor,
+    shape: Vec<i64>,
+    _array: NDArray,
+}
+
+/// Frees what `MXNDArrayToDLPack` made.
+unsafe extern "C" fn free_passed(tensor: *mut DLManagedTensor) {
+    if tensor.is_null() {
+        return;
+    }
+    // SAFETY: by the contract of DLPack `tensor` is what `pass_on` made, whose context is the box, and it is freed once.
+    drop(unsafe { Box::from_raw((*tensor).manager_ctx.cast::<Passed>()) });
+}
+
+fn pass_on(array: NDArray) -> Result<*mut DLManagedTensor> {
+    let dtype = array.dtype();
+    let (_, code, bits) = *TYPES
+        .iter()
+        .find(|(d, ..)| *d == dtype)
+        .ok_or_else(|| Error::Unsupported(format!("arrays of type {dtype} cannot be passed on by DLPack")))?;
+    let context = array.context();
+    ensure!(context.device_type != DeviceType::Gpu, "arrays on {context} cannot be passed on by DLPack");
+    let dl_tensor = DLTensor {
+        data: array.chunk().expose().wrapping_add(array.byte_range().start).cast(),
+        device_type: DL_CPU,
+        device_id: context.device_id,
+        ndim: array.shape().dims().len() as c_int,
+        dtype_code: code,
+        dtype_bits: bits,
+        dtype_lanes: 1,
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let tensor = DLManagedTensor { dl_tensor, manager_ctx: std::ptr::null_mut(), deleter: Some(free_passed) };
+    let passed = Box::into_raw(Box::new(Passed { tensor, shape: array.shape().dims().to_vec(), _array: array }));
+    // SAFETY: the box was made just now and nobody else knows of it; from here on its fields stay where they are.
+    unsafe {
+        (*passed).tensor.dl_tensor.shape = (*passed).shape.as_mut_ptr();
+        (*passed).tensor.manager_ctx = passed.cast();
+        Ok(&raw mut (*passed).tensor)
+    }
+}
+
+/// Memory of another library, given back when this is dropped.
+struct Owner {
+    /// A description of our own where that of the other library lives through the call only.
+    copy: Option<Box<DLManagedTensor>>,
+    tensor: *mut DLManagedTensor,
+}
+
+// SAFETY: by the contract of DLPack the deleter may be called on any thread; nothing else is done with the pointer.
+unsafe impl Send for Owner {}
+// SAFETY: as above; shared references do nothing.
+unsafe impl Sync for Owner {}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let tensor = self.copy.as_mut().map_or(self.tensor, |copy| &raw mut **copy);
+        // SAFETY: the description is alive, and the memory is given back once, here.
+        unsafe {
+            if let Some(deleter) = (*tensor).deleter {
+                deleter(tensor);
+            }
+        }
+    }
+}
+
+/// Checks that elements lie one after the other in the order of the last axis.
+fn check_strides(shape: &[i64], strides: *const i64) -> Result<()> {
+    if strides.is_null() {
+        return Ok(());
+    }
+    let mut expected = 1;
+    for (n, stride) in shape.iter().zip(slice(strides, shape.len(), "strides")?).rev() {
+        ensure!(
+            *n <= 1 || *stride == expected,
+            "the array of shape {} has other strides than one whose elements lie one after the other: copy it first",
+            Shape::new(shape)
+        );
+        expected *= (*n).max(1);
+    }
+    Ok(())
+}
+
+fn take_over(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
+    let described = get(tensor.cast_const(), "dlpack")?;
+    let t = described.dl_tensor;
+    ensure!(
+        t.device_type == DL_CPU,
+        "DLPack device type {} is not here: move the array to the CPU first",
+        t.device_type
+    );
+    let found = TYPES.iter().find(|(_, code, bits)| (*code, *bits, 1) == (t.dtype_code, t.dtype_bits, t.dtype_lanes));
+    let (dtype, ..) = *found.ok_or_else(|| {
+        let (code, bits, lanes) = (t.dtype_code, t.dtype_bits, t.dtype_lanes);
+        Error::Unsupported(format!("DLPack type (code {code}, {bits} bits, {lanes} lanes) has no counterpart here"))
+    })?;
+    let dims = slice(t.shape.cast_const(), usize::try_from(t.ndim).unwrap_or(0), "shape")?;
+    ensure!(dims.iter().all(|d| *d >= 0), "the DLPack shape {} has negative dimensions", Shape::new(dims));
+    check_strides(dims, t.strides)?;
+    let shape = Shape::new(dims);
+    let bytes = shape.checked_elements()? * dtype.size();
+    let start = t.data.cast::<u8>().wrapping_add(t.byte_offset as usize);
+    ensure!(start.addr().is_multiple_of(dtype.size()), "the DLPack memory is not aligned to elements of {dtype}");
+    let context = Context::from_codes(DeviceType::Cpu as i32, t.device_id)?;
+    // From here on the memory is ours to give back, whatever happens.
+    let copy = transient.then(|| Box::new(described));
+    let owner = Box::new(Owner { copy, tensor });
+    if dtype == DType::Bool {
+        // Other bytes than 0 and 1, which the owner could write at any time, must not be seen as booleans.
+        let flags: Vec<bool> = slice(start.cast_const(), bytes, "data")?.iter().map(|b| *b != 0).collect();
+        return NDArray::from_slice(&flags, dims)?.to_context(context);
+    }
+    // SAFETY: by the contract of DLPack the memory is valid until the deleter is called, which dropping the owner does.
+    let chunk = unsafe { Chunk::foreign(start, bytes, context, owner) }?;
+    NDArray::view(chunk, 0, shape, dtype)
+}
+
+/// Gives an array as a DLPack tensor on the same memory. Whoever takes it frees it by its deleter or by
+/// `MXNDArrayCallDLPackDeleter`. From now on the array's content counts as changed at every use.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayToDLPack(handle: NDArrayHandle, out_dlpack: *mut DLManagedTensorHandle) -> c_int {
+    guard(|| {
+        let array = array(handle)?;
+        put(out_dlpack, std::ptr::null_mut(), "out_dlpack")?;
+        put(out_dlpack, pass_on(array)?.cast::<c_void>(), "out_dlpack")
+    })
+}
+
+/// Makes an array on the memory of a DLPack tensor, which is given back when nothing uses it any more. Booleans are copied.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayFromDLPack(dlpack: DLManagedTensorHandle, out_handle: *mut NDArrayHandle) -> c_int {
+    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(take_over(dlpack.cast(), false)?)))))
+}
+
+/// As `MXNDArrayFromDLPack`; with `transient_handle` the description itself, not the memory, may go after the call.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayFromDLPackEx(
+    dlpack: DLManagedTensorHandle,
+    transient_handle: bool,
+    out_handle: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| put_handle(out_handle, || Ok(insert_tensor(Tensor::new(take_over(dlpack.cast(), transient_handle)?)))))
+}
+
+/// Gives back a DLPack tensor that nobody took; null is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCallDLPackDeleter(dlpack: DLManagedTensorHandle) -> c_int {
+    guard(|| {
+        if dlpack != raw(0) {
+            get(dlpack.cast::<DLManagedTensor>().cast_const(), "dlpack")?;
+            drop(Owner { copy: None, tensor: dlpack.cast() });
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,223 @@
+//! The profiler.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_runtime::profiler::{self, Layout, Mark, SortBy};
+
+use super::args::{attrs, count, id, text};
+use super::guard;
+use super::ret::{put_handle, put_text};
+use super::types::{KVStoreHandle, ProfileHandle};
+use crate::handle::{self, Object, insert, mark};
+
+/// Checks that what a function is to do concerns this process: 0 is the worker, 1 would be the servers of a store.
+fn check_process(process: c_int) -> Result<()> {
+    ensure!(process == 0, "profile_process is {process}: there are no servers to profile, use 0 (worker)");
+    Ok(())
+}
+
+fn configure(n: c_int, keys: *const *const c_char, vals: *const *const c_char) -> Result<()> {
+    profiler::configure(&attrs(keys.cast_mut(), vals.cast_mut(), count(n, "num_params")?)?)
+}
+
+fn put_mark(out: *mut ProfileHandle, new: Mark) -> Result<()> {
+    put_handle(out, || Ok(insert(Object::Mark(Arc::new(new)))))
+}
+
+/// Sets parameters of the profiler: `filename`, `profile_all`, `profile_symbolic`, `profile_imperative`, `profile_memory`,
+/// `profile_api`, `continuous_dump`, `dump_period`, `aggregate_stats`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetProfilerConfig(
+    num_params: c_int,
+    keys: *const *const c_char,
+    vals: *const *const c_char,
+) -> c_int {
+    guard(|| configure(num_params, keys, vals))
+}
+
+/// As `MXSetProfilerConfig`. The store, whose servers there are none of, does not matter.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetProcessProfilerConfig(
+    num_params: c_int,
+    keys: *const *const c_char,
+    vals: *const *const c_char,
+    kv_store_handle: KVStoreHandle,
+) -> c_int {
+    guard(|| {
+        let _ = kv_store_handle;
+        configure(num_params, keys, vals)
+    })
+}
+
+/// Stops the profiler (0) or lets it run (1).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetProfilerState(state: c_int) -> c_int {
+    guard(|| profiler::run(state != 0))
+}
+
+/// As `MXSetProfilerState`, for the worker (`profile_process` 0).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetProcessProfilerState(
+    state: c_int,
+    profile_process: c_int,
+    kv_store_handle: KVStoreHandle,
+) -> c_int {
+    guard(|| {
+        let _ = kv_store_handle;
+        check_process(profile_process)?;
+        profiler::run(state != 0)
+    })
+}
+
+/// Holds the profiler (1) or lets it go on (0).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfilePause(paused: c_int) -> c_int {
+    guard(|| profiler::pause(paused != 0))
+}
+
+/// As `MXProfilePause`, for the worker (`profile_process` 0).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProcessProfilePause(
+    paused: c_int,
+    profile_process: c_int,
+    kv_store_handle: KVStoreHandle,
+) -> c_int {
+    guard(|| {
+        let _ = kv_store_handle;
+        check_process(profile_process)?;
+        profiler::pause(paused != 0)
+    })
+}
+
+/// Writes the trace to the file, for Chrome's viewer (`chrome://tracing`). A finished trace is forgotten; else the next one has it too.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXDumpProfile(finished: c_int) -> c_int {
+    guard(|| profiler::dump(finished != 0))
+}
+
+/// As `MXDumpProfile`, for the worker (`profile_process` 0).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXDumpProcessProfile(
+    finished: c_int,
+    profile_process: c_int,
+    kv_store_handle: KVStoreHandle,
+) -> c_int {
+    guard(|| {
+        let _ = kv_store_handle;
+        check_process(profile_process)?;
+        profiler::dump(finished != 0)
+    })
+}
+
+/// Gives the table of what everything took, valid until the next call on this thread; `reset` empties it.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAggregateProfileStatsPrint(out_str: *mut *const c_char, reset: c_int) -> c_int {
+    guard(|| {
+        let text = profiler::statistics(Layout::Table, SortBy::Total, false, reset != 0);
+        put_text("MXAggregateProfileStatsPrint", &text, out_str)
+    })
+}
+
+/// As `MXAggregateProfileStatsPrint`, as a table (`format` 0) or JSON (1), sorted by total (0), average, minimum, maximum or count (4).
+#[unsafe(no_mangle)]
+pub extern "C" fn MXAggregateProfileStatsPrintEx(
+    out_str: *mut *const c_char,
+    reset: c_int,
+    format: c_int,
+    sort_by: c_int,
+    ascending: c_int,
+) -> c_int {
+    guard(|| {
+        let (layout, sort_by) = (Layout::from_code(format)?, SortBy::from_code(sort_by)?);
+        let text = profiler::statistics(layout, sort_by, ascending != 0, reset != 0);
+        put_text("MXAggregateProfileStatsPrintEx", &text, out_str)
+    })
+}
+
+/// Makes a domain, a name that others are grouped under.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileCreateDomain(domain: *const c_char, out: *mut ProfileHandle) -> c_int {
+    guard(|| put_mark(out, Mark::Domain(text(domain, "domain")?.into_owned())))
+}
+
+/// Makes a task, which takes from a start to a stop.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileCreateTask(
+    domain: ProfileHandle,
+    task_name: *const c_char,
+    out: *mut ProfileHandle,
+) -> c_int {
+    guard(|| put_mark(out, Mark::duration(mark(id(domain))?.domain()?, &text(task_name, "task_name")?)))
+}
+
+/// Makes a frame, which takes from a start to a stop.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileCreateFrame(
+    domain: ProfileHandle,
+    frame_name: *const c_char,
+    out: *mut ProfileHandle,
+) -> c_int {
+    guard(|| put_mark(out, Mark::duration(mark(id(domain))?.domain()?, &text(frame_name, "frame_name")?)))
+}
+
+/// Makes an event without a domain, which takes from a start to a stop.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileCreateEvent(event_name: *const c_char, out: *mut ProfileHandle) -> c_int {
+    guard(|| put_mark(out, Mark::duration("event", &text(event_name, "event_name")?)))
+}
+
+/// Makes a counter, at 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileCreateCounter(
+    domain: ProfileHandle,
+    counter_name: *const c_char,
+    out: *mut ProfileHandle,
+) -> c_int {
+    guard(|| put_mark(out, Mark::counter(mark(id(domain))?.domain()?, &text(counter_name, "counter_name")?)))
+}
+
+/// Frees a domain, task, frame, event or counter; null is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileDestroyHandle(frame_handle: ProfileHandle) -> c_int {
+    guard(|| handle::free(id(frame_handle), "Profile"))
+}
+
+/// Starts a task, frame or event.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileDurationStart(duration_handle: ProfileHandle) -> c_int {
+    guard(|| mark(id(duration_handle))?.start())
+}
+
+/// Stops a task, frame or event.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileDurationStop(duration_handle: ProfileHandle) -> c_int {
+    guard(|| mark(id(duration_handle))?.stop())
+}
+
+/// Sets a counter.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileSetCounter(counter_handle: ProfileHandle, value: u64) -> c_int {
+    guard(|| mark(id(counter_handle))?.count(value.cast_signed(), false))
+}
+
+/// Adds to a counter.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileAdjustCounter(counter_handle: ProfileHandle, value: i64) -> c_int {
+    guard(|| mark(id(counter_handle))?.count(value, true))
+}
+
+/// Marks a moment; the scope is `global`, `process`, `thread`, `task` or `marker`.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXProfileSetMarker(
+    domain: ProfileHandle,
+    instant_marker_name: *const c_char,
+    scope: *const c_char,
+) -> c_int {
+    guard(|| {
+        let name = text(instant_marker_name, "instant_marker_name")?;
+        profiler::mark(mark(id(domain))?.domain()?, &name, &text(scope, "scope")?)
+    })
+}

@@ -1,0 +1,112 @@
+//! Arrays in memory that several processes see.
+
+use std::ffi::c_int;
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
+
+use ferromx_core::context::{Context, DeviceType};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::storage::Chunk;
+use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::{arrays, semantics};
+
+use super::args::{array, count, put, slice};
+use super::guard;
+use super::number::Number;
+use super::ret::put_handle;
+use super::types::NDArrayHandle;
+use crate::handle::insert_tensor;
+
+/// Where shared arrays live.
+const SHARED: Context = Context { device_type: DeviceType::CpuShared, device_id: 0 };
+
+fn io(e: &std::io::Error) -> Error {
+    Error::io("shared memory", e)
+}
+
+/// A descriptor of an array's memory, which lives as long as the array; that of a copy is the caller's.
+fn export(array: &NDArray) -> Result<c_int> {
+    // A view is copied: the other process knows the shape alone.
+    if let (true, Some(file)) = (array.byte_range() == (0..array.chunk().bytes()), array.chunk().shared_file()) {
+        return Ok(file.as_raw_fd());
+    }
+    let copy = array.to_context(SHARED)?;
+    let file = copy.chunk().shared_file().ok_or_else(|| Error::Internal("shared memory has no file".into()))?;
+    Ok(file.try_clone().map_err(|e| io(&e))?.into_raw_fd())
+}
+
+/// The file of a descriptor: of another process a descriptor that the caller gives away, of this one a second descriptor.
+fn import(pid: c_int, descriptor: c_int) -> Result<File> {
+    ensure!(descriptor >= 0, "shared_id is {descriptor}: a file descriptor was expected");
+    if i64::from(pid) == i64::from(std::process::id()) {
+        // SAFETY: the descriptor is used during this call only; one that is not open makes the duplication fail.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        return Ok(borrowed.try_clone_to_owned().map_err(|e| io(&e))?.into());
+    }
+    // SAFETY: by the contract of this function the caller gives the descriptor away.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
+fn create<D: Number>(
+    (pid, descriptor): (c_int, c_int),
+    (shape, ndim): (*const D, usize),
+    dtype: c_int,
+    out: *mut NDArrayHandle,
+) -> Result<()> {
+    let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
+    let shape = semantics::shape_from_user(Some(&dims))?;
+    let dtype = arrays::dtype_of_code(dtype)?;
+    ensure!(
+        dtype != ferromx_core::dtype::DType::Bool,
+        "arrays of type bool cannot be shared: convert them to uint8 first"
+    );
+    put_handle(out, || {
+        let chunk = Chunk::of_file(import(pid, descriptor)?, shape.checked_elements()? * dtype.size(), SHARED)?;
+        Ok(insert_tensor(Tensor::new(NDArray::view(chunk, 0, shape.clone(), dtype)?)))
+    })
+}
+
+/// Gives this process's number and a file descriptor of the array's memory, to be sent to another process. It lives as long as the
+/// array; of an array that is not on `cpu_shared` it is that of a copy, and the caller closes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayGetSharedMemHandle(
+    handle: NDArrayHandle,
+    shared_pid: *mut c_int,
+    shared_id: *mut c_int,
+) -> c_int {
+    guard(|| {
+        let array = array(handle)?;
+        put(shared_pid, std::process::id() as c_int, "shared_pid")?;
+        put(shared_id, -1, "shared_id")?;
+        put(shared_id, export(&array)?, "shared_id")
+    })
+}
+
+/// Makes an array on memory that another process shares: its number, and a file descriptor of this process, which it takes over.
+/// Of this process itself, the descriptor stays the caller's.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateFromSharedMem(
+    shared_pid: c_int,
+    shared_id: c_int,
+    shape: *const u32,
+    ndim: u32,
+    dtype: c_int,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| create((shared_pid, shared_id), (shape, ndim as usize), dtype, out))
+}
+
+/// As `MXNDArrayCreateFromSharedMem`, with signed dimensions.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXNDArrayCreateFromSharedMemEx(
+    shared_pid: c_int,
+    shared_id: c_int,
+    shape: *const c_int,
+    ndim: c_int,
+    dtype: c_int,
+    out: *mut NDArrayHandle,
+) -> c_int {
+    guard(|| create((shared_pid, shared_id), (shape, count(ndim, "ndim")?), dtype, out))
+}

@@ -1,0 +1,383 @@
+//! The iterators over RecordIO files of pictures: `ImageRecordIter` and its kin, `ImageDetRecordIter`.
+
+mod normal;
+mod params;
+mod picture;
+mod records;
+
+use std::sync::Mutex;
+
+use ferromx_core::context::Context;
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::Attrs;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::write_slice;
+use ferromx_kernels::rng::{Draws, Philox};
+
+use super::prefetch::{Prefetch, Producer};
+use super::{Batch, DataIter};
+use normal::Normalizer;
+use params::{
+    AugmentParam, BatchParam, DetectionSourceParam, DetectionStdParam, JitterParam, MeanParam, MirrorParam,
+    SourceParam, StdParam, group, refuse,
+};
+pub(super) use params::{bytes_fields, detection_fields, image_fields};
+use picture::{Augmenter, DetectionAugmenter, Picture};
+use records::{Record, Records, Source};
+
+/// What the labels of a picture with objects are preceded by: channels, height and width of the picture, number of labels.
+const DETECTION_HEADER: usize = 4;
+
+/// How records become rows of a batch.
+enum Task {
+    Label { augmenter: Augmenter, label_width: usize },
+    Objects { augmenter: DetectionAugmenter, label_width: usize, fill: f32 },
+}
+
+/// Makes the rows of batches.
+struct Maker {
+    task: Task,
+    normalizer: Normalizer,
+    channels: usize,
+}
+
+impl Maker {
+    fn label_width(&self) -> usize {
+        match &self.task {
+            Task::Label { label_width, .. } => *label_width,
+            Task::Objects { label_width, .. } => DETECTION_HEADER + label_width,
+        }
+    }
+
+    /// Writes the row of a record.
+    fn make<T: Element>(&self, record: &Record, draws: &mut Draws, data: &mut [T], label: &mut [f32]) -> Result<()> {
+        let picture = Picture::decode(record.picture(), self.channels)?;
+        let picture = match &self.task {
+            Task::Label { augmenter, .. } => {
+                check_labels(record, label.len())?;
+                label.copy_from_slice(&record.labels);
+                augmenter.apply(picture, draws)?
+            }
+            Task::Objects { augmenter, fill, .. } => {
+                let (objects, width) = objects(record)?;
+                let (header, rest) = label.split_at_mut(DETECTION_HEADER);
+                rest.fill(*fill);
+                rest[..record.labels.len()].copy_from_slice(&record.labels);
+                let rows = &mut rest[objects.start..objects.end];
+                let (picture, (height, columns)) = augmenter.apply(picture, (rows, width), draws)?;
+                let numbers = [self.channels, height, columns, record.labels.len()];
+                header.iter_mut().zip(numbers).for_each(|(h, n)| *h = n as f32);
+                self.normalizer.write(&picture, draws, data);
+                clear_around(data, (picture.height, picture.width), (height, columns));
+                return Ok(());
+            }
+        };
+        self.normalizer.write(&picture, draws, data);
+        Ok(())
+    }
+}
+
+/// Sets what lies below and right of a picture within planes of another size to 0.
+fn clear_around<T: Element>(data: &mut [T], (height, width): (usize, usize), (rows, columns): (usize, usize)) {
+    for plane in data.chunks_exact_mut(height * width) {
+        plane[..rows * width].chunks_exact_mut(width).for_each(|row| row[columns..].fill(T::from_f32(0.0)));
+        plane[rows * width..].fill(T::from_f32(0.0));
+    }
+}
+
+fn check_labels(record: &Record, expected: usize) -> Result<()> {
+    ensure!(
+        record.labels.len() == expected,
+        "picture {} has {} labels, but label_width is {expected}",
+        record.id,
+        record.labels.len()
+    );
+    Ok(())
+}
+
+/// Where the objects stand in the labels of a record, and how many numbers each has.
+fn objects(record: &Record) -> Result<(std::ops::Range<usize>, usize)> {
+    let labels = &record.labels;
+    let bad = || {
+        Error::Format(format!(
+            "the labels of picture {} are no objects: length of the header (at least 2), numbers of an object (at least 5), the \
+             rest of the header, the objects",
+            record.id
+        ))
+    };
+    let number = |i: usize| labels.get(i).filter(|x| x.fract() == 0.0 && (0.0..1e6).contains(*x)).map(|x| *x as usize);
+    let (header, width) = number(0).zip(number(1)).ok_or_else(bad)?;
+    let length = labels.len().checked_sub(header).ok_or_else(bad)?;
+    if header < 2 || width < 5 || !length.is_multiple_of(width) {
+        return Err(bad());
+    }
+    Ok((header..labels.len(), width))
+}
+
+/// Reads records and makes batches of them.
+struct Loader {
+    records: Records,
+    maker: Maker,
+    dtype: DType,
+    /// Height and width of pictures.
+    size: (usize, usize),
+    batch_size: usize,
+    round: bool,
+    threads: usize,
+    shuffle: Option<u64>,
+    /// Seed of the augmentations.
+    seed: u64,
+    /// Passes that were begun.
+    passes: u64,
+    order: Vec<usize>,
+    next: usize,
+}
+
+/// The parameters that both kinds of iterators have.
+struct Common<'p> {
+    source: Source<'p>,
+    shape: &'p Shape,
+    threads: i32,
+    verbose: bool,
+    shuffle: Option<u64>,
+    seed: u64,
+}
+
+impl Producer for Loader {
+    fn start(&mut self, resume: usize) -> Result<()> {
+        self.order = self.records.order(self.shuffle, self.passes);
+        self.passes += 1;
+        self.next = if self.round { resume % self.order.len() } else { 0 };
+        Ok(())
+    }
+
+    fn produce(&mut self) -> Result<Option<Batch>> {
+        let n = self.order.len();
+        if self.next >= n {
+            return Ok(None);
+        }
+        let end = self.next + self.batch_size;
+        let mut rows = self.order[self.next..end.min(n)].to_vec();
+        let pad = end.saturating_sub(n);
+        if pad > 0 {
+            // A batch is filled up with what the next pass begins with.
+            let after = self.records.order(self.shuffle, self.passes);
+            rows.extend(after.iter().cycle().take(pad));
+        }
+        self.next = end;
+        let records = rows.iter().map(|i| self.records.read(*i)).collect::<Result<Vec<_>>>()?;
+        let (data, label) = dispatch!(self.dtype, T in [f32, u8, i8] => self.fill::<T>(&rows, &records)?,
+            other => return Err(Error::Internal(format!("pictures of type {other}"))));
+        Ok(Some(Batch { data: data.into(), label: label.into(), index: records.iter().map(|r| r.id).collect(), pad }))
+    }
+}
+
+impl Loader {
+    /// Decodes records on some threads. Each draws random numbers of its own, so that their order does not matter.
+    fn fill<T: Element>(&self, rows: &[usize], records: &[Record]) -> Result<(NDArray, NDArray)> {
+        let (n, channels, width) = (rows.len(), self.maker.channels, self.maker.label_width());
+        let dims = [n, channels, self.size.0, self.size.1];
+        let data = NDArray::empty(&Shape::from_usize(&dims), T::DTYPE, Context::default())?;
+        let mut labels = vec![0f32; n * width];
+        let random = Philox::new(self.seed, self.passes);
+        let failed = Mutex::new(None::<(usize, Error)>);
+        write_slice::<T, _>(&data, |out| {
+            let row = out.len() / n;
+            let work = Mutex::new(out.chunks_exact_mut(row).zip(labels.chunks_exact_mut(width)).enumerate());
+            let take = || work.lock().ok().and_then(|mut work| work.next());
+            let run = || {
+                while let Some((k, (data, label))) = take() {
+                    let mut draws = random.draws(rows[k] as u64);
+                    if let Err(e) = self.maker.make(&records[k], &mut draws, data, label)
+                        && let Ok(mut first) = failed.lock()
+                        && first.as_ref().is_none_or(|(i, _)| *i > k)
+                    {
+                        *first = Some((k, e));
+                    }
+                }
+            };
+            std::thread::scope(|scope| {
+                for _ in 1..self.threads.min(n) {
+                    scope.spawn(run);
+                }
+                run();
+            });
+        })?;
+        if let Some((k, e)) = failed.into_inner().unwrap_or(None) {
+            return Err(self.records.at(rows[k], e));
+        }
+        // One label a picture is a number, not a list of one.
+        let shape = if matches!(self.maker.task, Task::Label { label_width: 1, .. }) {
+            vec![n as i64]
+        } else {
+            vec![n as i64, width as i64]
+        };
+        Ok((data, NDArray::from_slice(&labels, &shape)?))
+    }
+}
+
+/// Channels, height and width.
+fn dims_of(shape: &Shape) -> Result<[usize; 3]> {
+    match *shape.to_usize() {
+        [c @ (1 | 3 | 4), h @ 1..=65536, w @ 1..=65536] => Ok([c, h, w]),
+        _ => Err(Error::Value(format!(
+            "data_shape is {shape}: (channels, height, width) with 1, 3 or 4 channels and at least one pixel was expected"
+        ))),
+    }
+}
+
+/// Opens the files; `task` makes the task from the records.
+fn open(
+    common: Common<'_>,
+    batch: &BatchParam,
+    dtype: DType,
+    normalizer: Normalizer,
+    task: impl FnOnce(&mut Records) -> Result<Task>,
+) -> Result<Box<dyn DataIter>> {
+    let [channels, height, width] = dims_of(common.shape)?;
+    let mut records = Records::open(&common.source)?;
+    let task = task(&mut records)?;
+    if common.verbose {
+        log::info!("{}: {} records, batches of {}", common.source.records, records.len(), batch.batch_size);
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let loader = Loader {
+        records,
+        maker: Maker { task, normalizer, channels },
+        dtype,
+        size: (height, width),
+        batch_size: batch.batch_size as usize,
+        round: batch.round_batch,
+        threads: (common.threads as usize).min(processors),
+        shuffle: common.shuffle,
+        seed: common.seed,
+        passes: 0,
+        order: Vec::new(),
+        next: 0,
+    };
+    Ok(Box::new(Prefetch::new(loader, batch.prefetch_buffer as usize)))
+}
+
+/// A seed of two numbers.
+fn seed_of(seed: i32, second: i32) -> u64 {
+    u64::from(seed as u32) | u64::from(second as u32) << 32
+}
+
+fn check_sequence(given: &str, only: &str) -> Result<()> {
+    ensure!(given == only, "aug_seq is '{given}': '{only}' is the only sequence of augmentations here");
+    Ok(())
+}
+
+/// The element type that was asked for, of those that the iterator makes.
+fn dtype_of(batch: &BatchParam, possible: &[DType]) -> Result<DType> {
+    let dtype = batch.dtype.map_or(possible[0], |d| d.0);
+    let names: Vec<_> = possible.iter().map(|d| d.name()).collect();
+    ensure!(possible.contains(&dtype), "dtype is {dtype}, but this iterator makes {}", names.join(", "));
+    Ok(dtype)
+}
+
+/// `ImageRecordIter`, which makes numbers or bytes.
+pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    params::check_image(attrs)?;
+    labelled(attrs, &[DType::F32, DType::U8, DType::I8])
+}
+
+/// `ImageRecordIter_v1`.
+pub(super) fn create_v1(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    params::check_image(attrs)?;
+    labelled(attrs, &[DType::F32])
+}
+
+/// `ImageRecordUInt8Iter` and `ImageRecordUInt8Iter_v1`.
+pub(super) fn create_u8(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    params::check_bytes(attrs)?;
+    labelled(attrs, &[DType::U8])
+}
+
+/// `ImageRecordInt8Iter`.
+pub(super) fn create_i8(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    params::check_bytes(attrs)?;
+    labelled(attrs, &[DType::I8])
+}
+
+fn labelled(attrs: &Attrs, possible: &[DType]) -> Result<Box<dyn DataIter>> {
+    let (p, batch): (SourceParam, BatchParam) = (group(attrs)?, group(attrs)?);
+    check_sequence(&p.aug_seq, "aug_default")?;
+    let dtype = dtype_of(&batch, possible)?;
+    if dtype != DType::F32 {
+        // Bytes are those of the picture.
+        refuse::<MeanParam>(attrs)?;
+        refuse::<StdParam>(attrs)?;
+        refuse::<JitterParam>(attrs)?;
+    }
+    let dims = dims_of(&p.data_shape)?;
+    let mirror: MirrorParam = group(attrs)?;
+    let normalizer =
+        Normalizer::new(&group::<MeanParam>(attrs)?, &group::<StdParam>(attrs)?, group(attrs)?, mirror, dims)?;
+    let augmenter = Augmenter { param: group::<AugmentParam>(attrs)?, size: (dims[1], dims[2]) };
+    augmenter.check()?;
+    let task = Task::Label { augmenter, label_width: p.label_width as usize };
+    let common = Common {
+        source: Source {
+            records: &p.path_imgrec,
+            index: &p.path_imgidx,
+            list: &p.path_imglist,
+            num_parts: p.num_parts as usize,
+            part: p.part_index as usize,
+        },
+        shape: &p.data_shape,
+        threads: p.preprocess_threads,
+        verbose: p.verbose,
+        shuffle: p.shuffle.then(|| seed_of(p.seed, p.shuffle_chunk_seed)),
+        seed: seed_of(p.seed_aug.unwrap_or(p.seed), 1),
+    };
+    open(common, &batch, dtype, normalizer, |_| Ok(task))
+}
+
+/// `ImageDetRecordIter`.
+pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    params::check_detection(attrs)?;
+    let (p, batch): (DetectionSourceParam, BatchParam) = (group(attrs)?, group(attrs)?);
+    check_sequence(&p.aug_seq, "det_aug_default")?;
+    let dtype = dtype_of(&batch, &[DType::F32])?;
+    let dims = dims_of(&p.data_shape)?;
+    let std = group::<DetectionStdParam>(attrs)?.plain();
+    let (jitter, mirror) = (group(&Attrs::new())?, group(&Attrs::new())?);
+    let normalizer = Normalizer::new(&group::<MeanParam>(attrs)?, &std, jitter, mirror, dims)?;
+    let augmenter = DetectionAugmenter { param: group(attrs)?, size: (dims[1], dims[2]) };
+    let common = Common {
+        source: Source {
+            records: &p.path_imgrec,
+            index: "",
+            list: &p.path_imglist,
+            num_parts: p.num_parts as usize,
+            part: p.part_index as usize,
+        },
+        shape: &p.data_shape,
+        threads: p.preprocess_threads,
+        verbose: p.verbose,
+        shuffle: p.shuffle.then(|| seed_of(p.seed, p.shuffle_chunk_seed)),
+        seed: seed_of(p.seed, 1),
+    };
+    open(common, &batch, dtype, normalizer, |records| {
+        let mut most = 0;
+        for i in 0..records.len() {
+            let record = records.read(i)?;
+            if let Ok(expected) = usize::try_from(p.label_width) {
+                check_labels(&record, expected).map_err(|e| records.at(i, e))?;
+            }
+            objects(&record).map_err(|e| records.at(i, e))?;
+            most = most.max(record.labels.len());
+        }
+        let label_width = if p.label_pad_width > 0 { p.label_pad_width as usize } else { most };
+        ensure!(label_width >= most, "label_pad_width is {label_width}, but a picture has {most} labels");
+        Ok(Task::Objects { augmenter, label_width, fill: p.label_pad_value })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+use std::fs;
+
+use super::*;
+use crate::io::recordio::Writer;
+
+/// A BMP picture of red, green and blue samples; rows come from the bottom up and end at multiples of four bytes.
+fn bmp(height: usize, width: usize, color: impl Fn(usize, usize) -> [u8; 3]) -> Vec<u8> {
+    let row = (3 * width).next_multiple_of(4);
+    let mut bytes = b"BM".to_vec();
+    bytes.extend((54 + (row * height) as u32).to_le_bytes());
+    bytes.extend([0; 4]);
+    [54u32, 40, width as u32, height as u32].iter().for_each(|n| bytes.extend(n.to_le_bytes()));
+    bytes.extend([1, 0, 24, 0]);
+    bytes.extend([0; 24]);
+    for y in (0..height).rev() {
+        let start = bytes.len();
+        (0..width).for_each(|x| bytes.extend(color(y, x).iter().rev()));
+        bytes.resize(start + row, 0);
+    }
+    bytes
+}
+
+fn record(id: u64, labels: &[f32], picture: &[u8]) -> Vec<u8> {
+    let (count, label) = if labels.len() == 1 { (0, labels[0]) } else { (labels.len() as u32, 0.0) };
+    let mut bytes = [count.to_le_bytes(), label.to_le_bytes()].concat();
+    bytes.extend(id.to_le_bytes());
+    bytes.extend(0u64.to_le_bytes());
+    if count > 0 {
+        labels.iter().for_each(|l| bytes.extend(l.to_le_bytes()));
+    }
+    [bytes, picture.to_vec()].concat()
+}
+
+fn write(name: &str, records: &[Vec<u8>]) -> String {
+    let path = std::env::temp_dir().join(format!("ferromx-image-{name}-{}", std::process::id()));
+    let path = path.to_string_lossy().into_owned();
+    let mut writer = Writer::create(&path).unwrap();
+    records.iter().for_each(|r| writer.write(r).unwrap());
+    writer.flush().unwrap();
+    path
+}
+
+/// Pictures of 4 x 6 pixels; red is 10 * row + column, green 100 + red, blue the number of the picture.
+fn pictures(name: &str, n: u64) -> String {
+    let picture = |i: u64| bmp(4, 6, |y, x| [(10 * y + x) as u8, (100 + 10 * y + x) as u8, i as u8]);
+    write(name, &(0..n).map(|i| record(i, &[i as f32], &picture(i))).collect::<Vec<_>>())
+}
+
+type Create = fn(&Attrs) -> Result<Box<dyn DataIter>>;
+
+fn make(create: Create, path: &str, more: &[(&str, &str)]) -> Result<Box<dyn DataIter>> {
+    let basic = [("path_imgrec", path), ("data_shape", "(3, 2, 3)"), ("batch_size", "2")];
+    create(&basic.iter().chain(more).map(|(k, v)| (k.to_string(), v.to_string())).collect())
+}
+
+fn labels(it: &mut dyn DataIter) -> Vec<(Vec<f32>, usize)> {
+    std::iter::from_fn(|| {
+        it.next().unwrap().then(|| {
+            let batch = it.batch().unwrap();
+            (batch.label.dense().unwrap().to_vec().unwrap(), batch.pad)
+        })
+    })
+    .collect()
+}
+
+fn data(it: &mut dyn DataIter) -> Vec<f32> {
+    assert!(it.next().unwrap());
+    it.batch().unwrap().data.dense().unwrap().to_vec_as().unwrap()
+}
+
+#[test]
+fn the_middle_is_cut_out_in_planes() {
+    let path = pictures("middle", 3);
+    let first = data(&mut *make(create, &path, &[]).unwrap());
+    assert_eq!(first.len(), 2 * 18);
+    assert_eq!(first[..6], [11., 12., 13., 21., 22., 23.]);
+    assert_eq!(first[6..9], [111., 112., 113.]);
+    assert_eq!((first[12], first[18 + 12]), (0., 1.));
+    let mirrored = data(&mut *make(create, &path, &[("mirror", "True")]).unwrap());
+    assert_eq!(mirrored[..3], [13., 12., 11.]);
+    let normal = [("mean_r", "1"), ("std_r", "2"), ("scale", "0.5"), ("dtype", "float32")];
+    assert_eq!(data(&mut *make(create, &path, &normal).unwrap())[..2], [2.5, 2.75]);
+    let signed = data(&mut *make(create_i8, &path, &[]).unwrap());
+    assert_eq!(signed[6..12], [111., 112., 113., 121., 122., 123.]);
+    let gray = data(&mut *make(create_u8, &path, &[("data_shape", "(1, 2, 3)")]).unwrap());
+    assert_eq!(gray[0], (0.299f32 * 11.0 + 0.587 * 111.0).round());
+}
+
+#[test]
+fn the_last_batch_is_filled_from_the_next_pass() {
+    let path = pictures("round", 5);
+    let mut it = make(create, &path, &[]).unwrap();
+    assert_eq!(labels(&mut *it), [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
+    it.before_first().unwrap();
+    assert_eq!(labels(&mut *it), [(vec![1., 2.], 0), (vec![3., 4.], 0)]);
+    let mut it = make(create, &path, &[("round_batch", "0")]).unwrap();
+    assert_eq!(labels(&mut *it).last(), Some(&(vec![4., 0.], 1)));
+    it.before_first().unwrap();
+    assert_eq!(labels(&mut *it)[0].0, [0., 1.]);
+    // What was read ahead does not matter to a pass that is broken off.
+    assert!(!it.next().unwrap());
+    it.before_first().unwrap();
+    assert!(it.next().unwrap());
+    it.before_first().unwrap();
+    assert_eq!(labels(&mut *it)[0].0, [0., 1.]);
+}
+
+#[test]
+fn seeds_fix_order_and_changes() {
+    let path = pictures("seeds", 8);
+    let random = [
+        ("shuffle", "1"),
+        ("rand_crop", "1"),
+        ("rand_mirror", "1"),
+        ("brightness", "0.5"),
+        ("pca_noise", "0.1"),
+        ("max_random_illumination", "9"),
+    ];
+    let run = |more: &[(&str, &str)]| {
+        let mut it = make(create, &path, &[&random[..], more].concat()).unwrap();
+        let all: Vec<f32> = (0..4).flat_map(|_| data(&mut *it)).collect();
+        it.before_first().unwrap();
+        (all, labels(&mut *it))
+    };
+    let first = run(&[("seed", "3"), ("preprocess_threads", "1")]);
+    assert_eq!(first, run(&[("seed", "3"), ("preprocess_threads", "4")]));
+    assert_ne!(first.0, run(&[("seed", "4")]).0);
+    assert_ne!(first.0, run(&[("seed", "3"), ("seed_aug", "4")]).0);
+    assert_eq!(first.1, run(&[("seed", "3"), ("seed_aug", "4")]).1);
+    let mut seen: Vec<f32> = first.1.iter().flat_map(|(l, _)| l.clone()).collect();
+    seen.sort_by(f32::total_cmp);
+    assert_eq!(seen, [0., 1., 2., 3., 4., 5., 6., 7.]);
+}
+
+#[test]
+fn parts_are_disjoint_and_complete() {
+    let path = pictures("parts", 7);
+    let index = format!("{path}.idx");
+    let mut reader = crate::io::recordio::Reader::open(&path).unwrap();
+    let lines: Vec<_> =
+        std::iter::from_fn(|| reader.skip().unwrap()).enumerate().map(|(i, at)| format!("{i}\t{at}\n")).collect();
+    fs::write(&index, lines.concat()).unwrap();
+    for more in [&[][..], &[("path_imgidx", index.as_str())][..]] {
+        let mut seen = Vec::new();
+        for part in ["0", "1", "2"] {
+            let part = [&[("num_parts", "3"), ("part_index", part), ("batch_size", "1")][..], more].concat();
+            seen.extend(labels(&mut *make(create, &path, &part).unwrap()).into_iter().map(|(l, _)| l[0]));
+        }
+        assert_eq!(seen, [0., 1., 2., 3., 4., 5., 6.]);
+    }
+    assert!(make(create, &path, &[("num_parts", "2"), ("part_index", "2")]).is_err());
+}
+
+#[test]
+fn labels_come_from_records_or_a_list() {
+    let picture = bmp(2, 3, |_, _| [1, 2, 3]);
+    let path = write("labels", &[record(7, &[1., 2.], &picture), record(9, &[3., 4.], &picture)]);
+    let mut it = make(create, &path, &[("label_width", "2")]).unwrap();
+    assert_eq!(labels(&mut *it), [(vec![1., 2., 3., 4.], 0)]);
+    let e = make(create, &path, &[]).unwrap().next().unwrap_err().to_string();
+    assert!(e.contains("record at byte 0: picture 7 has 2 labels, but label_width is 1"), "{e}");
+    let list = format!("{path}.lst");
+    fs::write(&list, "9\t5\tb.png\n7\t6\ta.png\n").unwrap();
+    assert_eq!(labels(&mut *make(create, &path, &[("path_imglist", &list)]).unwrap()), [(vec![6., 5.], 0)]);
+    fs::write(&list, "9\t5\tb.png\n").unwrap();
+    let e = make(create, &path, &[("path_imglist", &list)]).unwrap().next().unwrap_err().to_string();
+    assert!(e.contains("no labels for picture 7"), "{e}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let path = pictures("mistakes", 2);
+    let error = |more: &[(&str, &str)]| make(create, &path, more).err().unwrap().to_string();
+    assert!(error(&[("rotate", "90")]).contains("rotate=90 is not possible here"));
+    assert!(error(&[("nonsense", "1")]).contains("Cannot find argument 'nonsense'"));
+    assert!(error(&[("aug_seq", "mine")]).contains("aug_default"));
+    assert!(error(&[("data_shape", "(2, 2, 2)")]).contains("1, 3 or 4 channels"));
+    assert!(error(&[("dtype", "float64")]).contains("makes float32, uint8, int8"));
+    assert!(error(&[("dtype", "uint8"), ("mean_r", "2")]).contains("mean_r=2"));
+    assert!(error(&[("min_crop_size", "4")]).contains("do not go together"));
+    assert!(make(create, &path, &[("rotate", "-1"), ("random_h", "0")]).is_ok());
+    let bad = write("bad", &[record(3, &[1.], b"\xff\xd8 no picture"), vec![1, 2, 3]]);
+    let e = make(create, &bad, &[]).unwrap().next().unwrap_err().to_string();
+    assert!(e.contains("too short for its header"), "{e}");
+    let e = make(create, &bad, &[("batch_size", "1")]).unwrap().next().unwrap_err().to_string();
+    assert!(e.contains("record at byte 0: the JPEG picture is damaged"), "{e}");
+    let bytes = fs::read(&path).unwrap();
+    let cut = format!("{path}.cut");
+    fs::write(&cut, &bytes[..bytes.len() - 8]).unwrap();
+    assert!(make(create, &cut, &[]).err().unwrap().to_string().contains("cut off"));
+}
+
+#[test]
+fn squares_and_random_parts_have_the_size_that_is_asked_for() {
+    let path = pictures("sizes", 2);
+    let size = |more: &[(&str, &str)]| data(&mut *make(create, &path, more).unwrap()).len();
+    assert_eq!(size(&[("max_crop_size", "3"), ("min_crop_size", "2"), ("rand_crop", "1")]), 36);
+    let part = [("random_resized_crop", "1"), ("min_random_area", "0.3"), ("max_aspect_ratio", "0.25")];
+    assert_eq!(size(&part), 36);
+    for method in ["0", "1", "2", "3", "4", "9", "10"] {
+        assert_eq!(size(&[("resize", "3"), ("inter_method", method)]), 36);
+    }
+    let large = [("data_shape", "(3, 8, 8)"), ("pad", "1"), ("fill_value", "7")];
+    let padded = data(&mut *make(create, &path, &large).unwrap());
+    assert_eq!((padded.len(), padded[0]), (2 * 192, 7.0));
+}
+
+#[test]
+fn objects_move_with_their_picture() {
+    let picture = bmp(4, 8, |_, x| [x as u8; 3]);
+    let object = [2., 5., 1., 0.25, 0.5, 0.5, 1.];
+    let two = [&object[..], &[3., 0., 0., 1., 1.]].concat();
+    let path = write("objects", &[record(1, &object, &picture), record(2, &two, &picture)]);
+    let mut it = make(create_detection, &path, &[("data_shape", "(3, 4, 8)")]).unwrap();
+    assert!(it.next().unwrap());
+    let label: Vec<f32> = it.batch().unwrap().label.dense().unwrap().to_vec().unwrap();
+    assert_eq!(label.len(), 2 * 16);
+    assert_eq!(label[..12], [3., 4., 8., 7., 2., 5., 1., 0.25, 0.5, 0.5, 1., -1.]);
+    assert_eq!(label[16..20], [3., 4., 8., 12.]);
+    let mut it = make(create_detection, &path, &[("data_shape", "(3, 4, 8)"), ("rand_mirror_prob", "1")]).unwrap();
+    assert!(it.next().unwrap());
+    let batch = it.batch().unwrap();
+    assert_eq!(batch.label.dense().unwrap().to_vec::<f32>().unwrap()[7..11], [0.5, 0.5, 0.75, 1.]);
+    assert_eq!(batch.data.dense().unwrap().to_vec::<f32>().unwrap()[..8], [7., 6., 5., 4., 3., 2., 1., 0.]);
+    let fit = [("data_shape", "(3, 6, 6)"), ("resize_mode", "fit"), ("fill_value", "9"), ("label_pad_width", "13")];
+    let mut it = make(create_detection, &path, &fit).unwrap();
+    assert!(it.next().unwrap());
+    let batch = it.batch().unwrap();
+    assert_eq!(batch.label.dense().unwrap().to_vec::<f32>().unwrap()[..4], [3., 3., 6., 7.]);
+    assert_eq!(batch.data.dense().unwrap().to_vec::<f32>().unwrap()[18..24], [0.; 6]);
+    let e = make(create_detection, &path, &[("rand_crop_prob", "0.5")]).err().unwrap().to_string();
+    assert!(e.contains("rand_crop_prob=0.5"), "{e}");
+    let e = make(create_detection, &pictures("no-objects", 1), &[]).err().unwrap().to_string();
+    assert!(e.contains("are no objects"), "{e}");
+}

@@ -1,0 +1,259 @@
+//! `LibSVMIter`: sparse examples from lines of `label column:value ...`.
+
+use std::fs;
+
+use ferromx_core::context::Context;
+use ferromx_core::dispatch;
+use ferromx_core::dtype::{DType, Element, bf16, f16};
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::params;
+use ferromx_core::params::{Attrs, NumDType, OpParams};
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray};
+
+use super::mnist::IterContext;
+use super::{Batch, DataIter, no_batch};
+
+params! {
+    /// Parameters of `LibSVMIter`.
+    pub struct LibSvmParam {
+        /// File with the examples, one a line: a label, then `column:value` with columns from 0 in rising order. All files of a
+        /// directory are read.
+        data_libsvm: String = required;
+        /// Number of columns, as a shape of one dimension.
+        data_shape: Shape = required;
+        /// File with the labels, in the same format, of which the first number of a line is skipped; NULL takes the labels of the examples.
+        label_libsvm: String = (String::from("NULL"));
+        /// Number of columns of the labels, as a shape of one dimension.
+        label_shape: Shape = (Shape::new(&[1]));
+        /// Into how many parts the data is divided for distributed training.
+        num_parts: i32 = 1, where 1..=i32::MAX;
+        /// Which of the parts to read.
+        part_index: i32 = 0, where 0..=i32::MAX;
+        /// Examples in a batch.
+        batch_size: u32 = required, where 1..=u32::MAX;
+        /// Whether the last batch is filled up with examples from the start, as it always is: False is refused.
+        round_batch: bool = true;
+        /// Accepted for compatibility: the data is in memory, so nothing is read ahead.
+        prefetch_buffer: u64 = 4;
+        /// Accepted for compatibility: batches are in host memory.
+        ctx: IterContext = (IterContext::Gpu);
+        /// Type of data and labels; `float32` if None.
+        dtype: Option<NumDType> = None;
+    }
+}
+
+/// Rows of a sparse matrix.
+#[derive(Default)]
+struct Rows {
+    /// The first number of each line.
+    heads: Vec<f64>,
+    /// Where each row begins in the two lists below, and the end of the last one.
+    starts: Vec<usize>,
+    columns: Vec<i64>,
+    values: Vec<f64>,
+}
+
+/// Reads the files and makes the iterator.
+pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
+    let p = LibSvmParam::parse(attrs)?;
+    ensure!(p.round_batch, "round_batch=False is not possible: the last batch is always filled up");
+    ensure!(p.part_index < p.num_parts, "part_index {} is not below num_parts {}", p.part_index, p.num_parts);
+    let columns = |shape: &Shape, name: &str| match shape.dims() {
+        [n] if *n > 0 => Ok(*n),
+        _ => Err(Error::Value(format!("{name} is {shape}: one dimension, the number of columns, was expected"))),
+    };
+    let data = Rows::read(&p.data_libsvm, columns(&p.data_shape, "data_shape")?)?;
+    let label_columns = columns(&p.label_shape, "label_shape")?;
+    let labels = match p.label_libsvm.as_str() {
+        "NULL" => {
+            ensure!(
+                label_columns == 1,
+                "label_shape is {}, but lines of {} have one label",
+                p.label_shape,
+                p.data_libsvm
+            );
+            None
+        }
+        path => Some(Rows::read(path, label_columns)?),
+    };
+    let n = data.heads.len();
+    if let Some(labels) = &labels {
+        let found = labels.heads.len();
+        ensure!(found == n, "{} has {n} examples, but {} has {found} labels", p.data_libsvm, p.label_libsvm);
+    }
+    let (parts, part) = (p.num_parts as usize, p.part_index as usize);
+    let (first, end) = (n * part / parts, n * (part + 1) / parts);
+    ensure!(first < end, "part {part} of {parts} of {} has no examples: there are {n}", p.data_libsvm);
+    Ok(Box::new(LibSvm {
+        data,
+        labels,
+        columns: (p.data_shape.dim(0), label_columns),
+        dtype: p.dtype.map_or(DType::F32, |d| d.0),
+        batch_size: p.batch_size as usize,
+        rows: (first, end),
+        next: first,
+        overflow: 0,
+        current: None,
+    }))
+}
+
+impl Rows {
+    fn read(path: &str, width: i64) -> Result<Rows> {
+        let mut rows = Rows { starts: vec![0], ..Rows::default() };
+        for file in super::files(path)? {
+            let text = fs::read_to_string(&file).map_err(|e| Error::io(&file, &e))?;
+            for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
+                rows.line(line, width).map_err(|e| Error::Format(format!("{file}, line {}: {e}", i + 1)))?;
+            }
+        }
+        ensure!(!rows.heads.is_empty(), "{path} has no examples");
+        Ok(rows)
+    }
+
+    fn line(&mut self, line: &str, width: i64) -> Result<(), String> {
+        let number = |text: &str| text.parse::<f64>().map_err(|_| format!("'{text}' is no number"));
+        let mut fields = line.split_whitespace();
+        self.heads.push(number(fields.next().unwrap_or_default())?);
+        let mut last = -1;
+        for field in fields {
+            let (column, value) =
+                field.split_once(':').ok_or_else(|| format!("'{field}' is not of the form column:value"))?;
+            let column = column.parse::<i64>().map_err(|_| format!("'{column}' is no column"))?;
+            if column <= last {
+                return Err(format!("column {column} follows column {last}: columns must rise"));
+            }
+            if column >= width {
+                return Err(format!("column {column} is beyond the {width} columns that the shape allows"));
+            }
+            last = column;
+            self.columns.push(column);
+            self.values.push(number(value)?);
+        }
+        self.starts.push(self.columns.len());
+        Ok(())
+    }
+
+    /// Some rows as a matrix.
+    fn matrix(&self, index: &[usize], width: i64, dtype: DType) -> Result<SparseArray> {
+        let (mut indptr, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
+        for i in index {
+            let range = self.starts[*i]..self.starts[i + 1];
+            columns.extend_from_slice(&self.columns[range.clone()]);
+            values.extend_from_slice(&self.values[range]);
+            indptr.push(columns.len() as i64);
+        }
+        let (rows, stored) = (index.len() as i64, columns.len() as i64);
+        SparseArray::csr(
+            &Shape::new(&[rows, width]),
+            numbers(&values, dtype)?,
+            NDArray::from_slice(&indptr, &[rows + 1])?,
+            NDArray::from_slice(&columns, &[stored])?,
+        )
+    }
+}
+
+fn numbers(values: &[f64], dtype: DType) -> Result<NDArray> {
+    if values.is_empty() {
+        return NDArray::zeros(&Shape::new(&[0]), dtype, Context::default());
+    }
+    dispatch!(dtype, T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
+        let values: Vec<T> = values.iter().map(|x| T::from_f64(*x)).collect();
+        NDArray::from_slice(&values, &[values.len() as i64])
+    }, other => Err(Error::Unsupported(format!("data of type {other} cannot be read"))))
+}
+
+struct LibSvm {
+    data: Rows,
+    /// Labels of their own file; else the first numbers of the examples.
+    labels: Option<Rows>,
+    columns: (i64, i64),
+    dtype: DType,
+    batch_size: usize,
+    rows: (usize, usize),
+    next: usize,
+    /// How many rows of this pass the last batch of the pass before took.
+    overflow: usize,
+    current: Option<Batch>,
+}
+
+impl DataIter for LibSvm {
+    fn before_first(&mut self) -> Result<()> {
+        self.next = self.rows.0 + std::mem::take(&mut self.overflow);
+        self.current = None;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<bool> {
+        let (first, end) = self.rows;
+        if self.next >= end {
+            self.current = None;
+            return Ok(false);
+        }
+        let index: Vec<usize> =
+            (self.next..self.next + self.batch_size).map(|i| first + (i - first) % (end - first)).collect();
+        let pad = (self.next + self.batch_size).saturating_sub(end);
+        self.overflow = pad % (end - first);
+        self.next += self.batch_size;
+        let data = self.data.matrix(&index, self.columns.0, self.dtype)?;
+        let label = match &self.labels {
+            Some(labels) => Array::from(labels.matrix(&index, self.columns.1, self.dtype)?),
+            None => {
+                let heads: Vec<f64> = index.iter().map(|i| self.data.heads[*i]).collect();
+                Array::from(numbers(&heads, self.dtype)?)
+            }
+        };
+        let index = index.into_iter().map(|i| i as u64).collect();
+        self.current = Some(Batch { data: data.into(), label, index, pad });
+        Ok(true)
+    }
+
+    fn batch(&self) -> Result<&Batch> {
+        self.current.as_ref().ok_or_else(no_batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iter(name: &str, text: &str, more: &[(&str, &str)]) -> Result<Box<dyn DataIter>> {
+        let path = std::env::temp_dir().join(format!("ferromx-libsvm-{name}-{}", std::process::id()));
+        fs::write(&path, text).unwrap();
+        let path = path.to_string_lossy().into_owned();
+        let attrs = [("data_libsvm", path.as_str()), ("data_shape", "(3,)"), ("batch_size", "3")];
+        create(&attrs.iter().chain(more).map(|(k, v)| (k.to_string(), v.to_string())).collect())
+    }
+
+    #[test]
+    fn batches_are_sparse_and_run_over_the_end() {
+        let mut it = iter("ok", "1.0 0:0.5 2:1.2\n-2.0\n\n-3.0 0:0.6 1:2.4 2:1.2\n4 2:-1.2\n", &[]).unwrap();
+        assert!(it.next().unwrap());
+        let b = it.batch().unwrap();
+        let data = b.data.sparse().unwrap();
+        assert_eq!(data.stored_values().to_vec::<f32>().unwrap(), [0.5, 1.2, 0.6, 2.4, 1.2]);
+        assert_eq!(data.stored_indices()[0].to_vec::<i64>().unwrap(), [0, 2, 2, 5]);
+        assert_eq!(data.stored_indices()[1].to_vec::<i64>().unwrap(), [0, 2, 0, 1, 2]);
+        assert_eq!(b.label.dense().unwrap().to_vec::<f32>().unwrap(), [1.0, -2.0, -3.0]);
+        assert!(it.next().unwrap());
+        let b = it.batch().unwrap();
+        assert_eq!((b.label.dense().unwrap().to_vec::<f32>().unwrap(), b.pad), (vec![4.0, 1.0, -2.0], 2));
+        assert!(!it.next().unwrap());
+        it.before_first().unwrap();
+        assert!(it.next().unwrap());
+        assert_eq!(it.batch().unwrap().label.dense().unwrap().to_vec::<f32>().unwrap(), [-3.0, 4.0, 1.0]);
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let error = |name: &str, text: &str| iter(name, text, &[]).err().unwrap().to_string();
+        assert!(error("a", "1 0:1\n2 x\n").contains("line 2: 'x' is not of the form column:value"));
+        assert!(error("b", "1 3:1\n").contains("column 3 is beyond the 3 columns"));
+        assert!(error("c", "1 1:1 0:2\n").contains("columns must rise"));
+        assert!(error("d", "\n").contains("no examples"));
+        let e = iter("e", "1 0:1\n", &[("round_batch", "False")]).err().unwrap().to_string();
+        assert!(e.contains("round_batch=False"), "{e}");
+    }
+}

@@ -1,0 +1,302 @@
+//! RecordIO: files of records of any bytes, the container of packed data sets.
+//!
+//! A record is written as parts, each a magic number, a number with kind (3 bits) and length (29 bits), and the bytes, filled up
+//! to a multiple of four with zeros. Where the magic number stands in the data at a multiple of four bytes, the data is cut and
+//! the number left out, so that a reader can find the start of a record anywhere in a file.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+
+/// What every part begins with.
+const MAGIC: [u8; 4] = 0xCED7_230A_u32.to_le_bytes();
+/// Records are shorter than this, in bytes.
+const MAX_LENGTH: usize = 1 << 29;
+
+/// How a part belongs to its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Whole = 0,
+    First = 1,
+    Middle = 2,
+    Last = 3,
+}
+
+/// Writes records to a file.
+pub struct Writer {
+    file: BufWriter<File>,
+    path: String,
+    position: u64,
+}
+
+impl Writer {
+    /// Makes a new file, or an existing one empty.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(path: &str) -> Result<Writer> {
+        let file = File::create(path).map_err(|e| Error::io(path, &e))?;
+        Ok(Writer { file: BufWriter::new(file), path: path.into(), position: 0 })
+    }
+
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// A record of 2^29 bytes and more; the system's.
+    pub fn write(&mut self, record: &[u8]) -> Result<()> {
+        ensure!(
+            record.len() < MAX_LENGTH,
+            "a record of {} bytes was to be written to {}: records are shorter than {MAX_LENGTH} bytes",
+            record.len(),
+            self.path
+        );
+        let mut start = 0;
+        for (i, word) in record.chunks_exact(4).enumerate() {
+            if word == MAGIC {
+                let kind = if start == 0 { Kind::First } else { Kind::Middle };
+                self.part(kind, &record[start..4 * i])?;
+                start = 4 * i + 4;
+            }
+        }
+        self.part(if start == 0 { Kind::Whole } else { Kind::Last }, &record[start..])
+    }
+
+    fn part(&mut self, kind: Kind, bytes: &[u8]) -> Result<()> {
+        let head = (kind as u32) << 29 | bytes.len() as u32;
+        let padding = &[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()];
+        for piece in [&MAGIC, &head.to_le_bytes(), bytes, padding] {
+            self.file.write_all(piece).map_err(|e| Error::io(&self.path, &e))?;
+            self.position += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The position of the next record, in bytes from the start of the file.
+    pub fn tell(&self) -> u64 {
+        self.position
+    }
+
+    /// Hands everything that was written to the system.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(|e| Error::io(&self.path, &e))
+    }
+}
+
+/// Reads records from a file.
+pub struct Reader {
+    file: BufReader<File>,
+    path: String,
+    position: u64,
+}
+
+impl Reader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: &str) -> Result<Reader> {
+        let file = File::open(path).map_err(|e| Error::io(path, &e))?;
+        Ok(Reader { file: BufReader::with_capacity(1 << 16, file), path: path.into(), position: 0 })
+    }
+
+    /// The next record; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// A damaged file; the system's.
+    pub fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        let Some((kind, length)) = self.head()? else { return Ok(None) };
+        let mut record = Vec::new();
+        self.body(length, &mut record)?;
+        if kind == Kind::First {
+            loop {
+                let (kind, length) = self.next_part()?;
+                record.extend(MAGIC);
+                self.body(length, &mut record)?;
+                if kind == Kind::Last {
+                    break;
+                }
+            }
+        }
+        Ok(Some(record))
+    }
+
+    /// Goes over the next record and returns where it began; `None` at the end of the file.
+    ///
+    /// # Errors
+    /// As for [`Reader::next`].
+    pub fn skip(&mut self) -> Result<Option<u64>> {
+        let start = self.position;
+        let Some((mut kind, mut length)) = self.head()? else { return Ok(None) };
+        let whole = kind == Kind::Whole;
+        loop {
+            let padded = length.next_multiple_of(4);
+            self.file.seek_relative(padded as i64).map_err(|e| Error::io(&self.path, &e))?;
+            self.position += padded as u64;
+            if whole || kind == Kind::Last {
+                return Ok(Some(start));
+            }
+            (kind, length) = self.next_part()?;
+        }
+    }
+
+    /// A part that continues a record.
+    fn next_part(&mut self) -> Result<(Kind, usize)> {
+        let at = self.position;
+        match self.head()? {
+            Some((kind @ (Kind::Middle | Kind::Last), length)) => Ok((kind, length)),
+            Some(_) => Err(self.damaged(at, "a new record begins before the last one ends")),
+            None => Err(self.damaged(at, "it ends in the midst of a record")),
+        }
+    }
+
+    /// Kind and length of the part at the present position.
+    fn head(&mut self) -> Result<Option<(Kind, usize)>> {
+        let at = self.position;
+        let mut head = [0; 8];
+        match self.fill(&mut head)? {
+            0 => return Ok(None),
+            8 => {}
+            _ => return Err(self.damaged(at, "it ends in the midst of a record's header")),
+        }
+        if head[..4] != MAGIC {
+            return Err(self.damaged(at, "no record begins there"));
+        }
+        let number = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+        let kind = match number >> 29 {
+            0 => Kind::Whole,
+            1 => Kind::First,
+            2 => Kind::Middle,
+            3 => Kind::Last,
+            other => return Err(self.damaged(at, &format!("parts of kind {other} are unknown"))),
+        };
+        Ok(Some((kind, number as usize & (MAX_LENGTH - 1))))
+    }
+
+    /// Appends the bytes of a part to a record. What is not there is not reserved either.
+    fn body(&mut self, length: usize, record: &mut Vec<u8>) -> Result<()> {
+        let (at, before) = (self.position, record.len());
+        let padded = length.next_multiple_of(4) as u64;
+        let read = (&mut self.file).take(padded).read_to_end(record).map_err(|e| Error::io(&self.path, &e))?;
+        self.position += read as u64;
+        if (read as u64) < padded {
+            return Err(self.damaged(at, &format!("{padded} bytes were announced, but {read} follow")));
+        }
+        record.truncate(before + length);
+        Ok(())
+    }
+
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::io(&self.path, &e)),
+            }
+        }
+        self.position += filled as u64;
+        Ok(filled)
+    }
+
+    fn damaged(&self, at: u64, what: &str) -> Error {
+        Error::Format(format!("{} is no RecordIO file or is damaged: at byte {at}, {what}", self.path))
+    }
+
+    /// The position of the next record, in bytes from the start of the file.
+    pub fn tell(&self) -> u64 {
+        self.position
+    }
+
+    /// Goes to the record that begins at a position.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn seek(&mut self, position: u64) -> Result<()> {
+        self.file.seek(SeekFrom::Start(position)).map_err(|e| Error::io(&self.path, &e))?;
+        self.position = position;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> String {
+        std::env::temp_dir()
+            .join(format!("ferromx-recordio-{name}-{}", std::process::id()))
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    fn records() -> Vec<Vec<u8>> {
+        let magic = MAGIC.to_vec();
+        let join = |parts: &[&[u8]]| parts.concat();
+        vec![
+            vec![],
+            b"abc".to_vec(),
+            magic.clone(),
+            join(&[b"1234", &magic, &magic, b"5"]),
+            join(&[b"123", &magic]),
+            join(&[&magic, &magic, &magic, b"ab"]),
+            vec![7; 1001],
+        ]
+    }
+
+    #[test]
+    fn records_come_back() {
+        let path = path("round");
+        let mut writer = Writer::create(&path).unwrap();
+        let mut starts = Vec::new();
+        for record in records() {
+            starts.push(writer.tell());
+            writer.write(&record).unwrap();
+        }
+        writer.flush().unwrap();
+        let mut reader = Reader::open(&path).unwrap();
+        for record in records() {
+            assert_eq!(reader.next().unwrap().unwrap(), record);
+        }
+        assert_eq!((reader.next().unwrap(), reader.tell()), (None, writer.tell()));
+        reader.seek(starts[3]).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap(), records()[3]);
+        reader.seek(0).unwrap();
+        let found: Vec<u64> = std::iter::from_fn(|| reader.skip().unwrap()).collect();
+        assert_eq!(found, starts);
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_format() {
+        let path = path("layout");
+        let mut writer = Writer::create(&path).unwrap();
+        writer.write(&[b"1234", &MAGIC[..], b"5"].concat()).unwrap();
+        writer.flush().unwrap();
+        let first = [&MAGIC[..], &[4, 0, 0, 0x20], b"1234"].concat();
+        let last = [&MAGIC[..], &[1, 0, 0, 0x60], b"5\0\0\0"].concat();
+        assert_eq!(std::fs::read(&path).unwrap(), [first, last].concat());
+    }
+
+    #[test]
+    fn damaged_files_are_errors() {
+        let path = path("damaged");
+        let mut writer = Writer::create(&path).unwrap();
+        writer.write(&[b"1234", &MAGIC[..], b"5678"].concat()).unwrap();
+        writer.flush().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for length in 1..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let e = Reader::open(&path).unwrap().next().unwrap_err().to_string();
+            assert!(e.contains(&path) && e.contains("damaged"), "{e}");
+        }
+        std::fs::write(&path, b"something else").unwrap();
+        let e = Reader::open(&path).unwrap().next().unwrap_err().to_string();
+        assert!(e.contains("at byte 0, no record begins there"), "{e}");
+        assert!(Reader::open("/no/such").is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! Traces and tables.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ferromx_core::error::{Error, Result};
+use serde_json::{Value, json};
+
+use super::{DEVICE_STORAGE, Event, Stat};
+
+/// How statistics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As a table.
+    Table,
+    /// As JSON.
+    Json,
+}
+
+impl Layout {
+    /// The layout of a code of the C API.
+    ///
+    /// # Errors
+    /// An unknown code.
+    pub fn from_code(code: i32) -> Result<Layout> {
+        match code {
+            0 => Ok(Layout::Table),
+            1 => Ok(Layout::Json),
+            _ => Err(Error::Value(format!("format {code} is unknown: use 0 (table) or 1 (JSON)"))),
+        }
+    }
+}
+
+/// What statistics are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SortBy {
+    /// The sum.
+    Total,
+    /// The mean.
+    Average,
+    /// The least.
+    Minimum,
+    /// The most.
+    Maximum,
+    /// How often it happened.
+    Count,
+}
+
+impl SortBy {
+    /// The order of a code of the C API.
+    ///
+    /// # Errors
+    /// An unknown code.
+    pub fn from_code(code: i32) -> Result<SortBy> {
+        Ok(match code {
+            0 => SortBy::Total,
+            1 => SortBy::Average,
+            2 => SortBy::Minimum,
+            3 => SortBy::Maximum,
+            4 => SortBy::Count,
+            _ => {
+                return Err(Error::Value(format!(
+                    "sort_by {code} is unknown: use 0 (total), 1 (average), 2 (minimum), 3 (maximum) or 4 (count)"
+                )));
+            }
+        })
+    }
+}
+
+impl Stat {
+    fn average(&self) -> f64 {
+        self.total as f64 / self.count.max(1) as f64
+    }
+}
+
+fn sorted(stats: &BTreeMap<String, Stat>, by: SortBy, ascending: bool) -> Vec<(&str, Stat)> {
+    let mut all: Vec<_> = stats.iter().map(|(name, stat)| (name.as_str(), *stat)).collect();
+    let key = |s: &Stat| match by {
+        SortBy::Total => s.total as f64,
+        SortBy::Average => s.average(),
+        SortBy::Minimum => s.least as f64,
+        SortBy::Maximum => s.most as f64,
+        SortBy::Count => s.count as f64,
+    };
+    all.sort_by(|(_, a), (_, b)| if ascending { key(a).total_cmp(&key(b)) } else { key(b).total_cmp(&key(a)) });
+    all
+}
+
+/// Thousandths of microseconds or bytes, as milliseconds or kilobytes.
+fn thousands(x: f64) -> f64 {
+    x / 1000.0
+}
+
+/// The statistics as text.
+pub(super) fn statistics(
+    times: &BTreeMap<String, BTreeMap<String, Stat>>,
+    memory: &BTreeMap<String, Stat>,
+    layout: Layout,
+    by: SortBy,
+    ascending: bool,
+) -> String {
+    match layout {
+        Layout::Table => table(times, memory, by, ascending),
+        Layout::Json => {
+            let number = |x: f64| (thousands(x) * 1e4).round() / 1e4;
+            let mut categories = serde_json::Map::new();
+            for (category, stats) in times {
+                let entry = |(name, s): (&str, Stat)| {
+                    let (total, least, most) = (s.total as f64, s.least as f64, s.most as f64);
+                    let numbers = json!({
+                        "Count": s.count, "Total": number(total), "Min": number(least), "Max": number(most), "Avg": number(s.average())
+                    });
+                    (name.to_string(), numbers)
+                };
+                let stats: serde_json::Map<_, _> = sorted(stats, by, ascending).into_iter().map(entry).collect();
+                categories.insert(category.clone(), stats.into());
+            }
+            let entry = |(name, s): (&str, Stat)| {
+                let (least, most) = (s.least as f64, s.most as f64);
+                let numbers =
+                    json!({"Count": s.count, "Min": number(least), "Max": number(most), "Avg": number(s.average())});
+                (name.to_string(), numbers)
+            };
+            let devices: serde_json::Map<_, _> = sorted(memory, by, ascending).into_iter().map(entry).collect();
+            let all = json!({
+                "Time": categories,
+                "Memory": {DEVICE_STORAGE: devices},
+                "Unit": {"Time": "ms", "Memory": "kB"}
+            });
+            serde_json::to_string_pretty(&all).unwrap_or_default()
+        }
+    }
+}
+
+fn table(
+    times: &BTreeMap<String, BTreeMap<String, Stat>>,
+    memory: &BTreeMap<String, Stat>,
+    by: SortBy,
+    ascending: bool,
+) -> String {
+    let mut text = String::from("\nProfile Statistics\n");
+    let mut section = |title: &str, columns: &[&str], rows: Vec<(&str, u64, Vec<f64>)>| {
+        let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max(25);
+        let _ = write!(text, "{title}\n{}\n{:width$}{:>16}", "=".repeat(17), "Name", "Total Count");
+        columns.iter().for_each(|c| {
+            let _ = write!(text, "{c:>17}");
+        });
+        text.push('\n');
+        for (name, count, numbers) in rows {
+            let _ = write!(text, "{name:width$}{count:>16}");
+            numbers.iter().for_each(|x| {
+                let _ = write!(text, "{:>17.4}", thousands(*x));
+            });
+            text.push('\n');
+        }
+        text.push('\n');
+    };
+    if !memory.is_empty() {
+        let row = |(name, s): (_, Stat)| (name, s.count, vec![s.least as f64, s.most as f64, s.average()]);
+        let rows = sorted(memory, by, ascending).into_iter().map(row).collect();
+        section(DEVICE_STORAGE, &["Min Use (kB)", "Max Use (kB)", "Avg Use (kB)"], rows);
+    }
+    for (category, stats) in times {
+        let row =
+            |(name, s): (_, Stat)| (name, s.count, vec![s.total as f64, s.least as f64, s.most as f64, s.average()]);
+        let rows = sorted(stats, by, ascending).into_iter().map(row).collect();
+        section(category, &["Time (ms)", "Min Time (ms)", "Max Time (ms)", "Avg Time (ms)"], rows);
+    }
+    text
+}
+
+/// Events in the trace format of Chrome's viewer. Each category is shown as a process.
+pub(super) fn trace(events: &[Event]) -> String {
+    let mut processes: BTreeMap<&str, usize> = BTreeMap::new();
+    for event in events {
+        let (Event::Span { category, .. } | Event::Counter { category, .. } | Event::Instant { category, .. }) = event;
+        let next = processes.len();
+        processes.entry(category).or_insert(next);
+    }
+    let mut lines: Vec<Value> = processes
+        .iter()
+        .map(|(category, process)| json!({"ph": "M", "name": "process_name", "pid": process, "args": {"name": category}}))
+        .collect();
+    let place = |category: &str| processes.get(category).copied().unwrap_or_default();
+    for event in events {
+        lines.push(match event {
+            Event::Span { category, name, start, end, thread } => json!({
+                "name": name, "cat": category, "ph": "X", "ts": start, "dur": end - start, "pid": place(category), "tid": thread
+            }),
+            Event::Counter { category, name, at, value, thread } => json!({
+                "name": name, "cat": category, "ph": "C", "ts": at, "pid": place(category), "tid": thread, "args": {name: value}
+            }),
+            Event::Instant { category, name, at, scope, thread } => json!({
+                "name": name, "cat": category, "ph": "i", "ts": at, "pid": place(category), "tid": thread, "s": scope.to_string()
+            }),
+        });
+    }
+    json!({"traceEvents": lines, "displayTimeUnit": "ms"}).to_string()
+}

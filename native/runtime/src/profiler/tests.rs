@@ -1,0 +1,51 @@
+use super::*;
+
+fn attrs(pairs: &[(&str, &str)]) -> Attrs {
+    pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+}
+
+/// One test, since the profiler is one for the process.
+#[test]
+fn a_run_is_traced_and_summed_up() {
+    let path = std::env::temp_dir().join(format!("ferromx-profile-{}", std::process::id()));
+    let file = path.to_string_lossy().into_owned();
+    configure(&attrs(&[("filename", &file), ("profile_all", "True"), ("aggregate_stats", "1")])).unwrap();
+    assert!(imperative("before").is_none());
+    run(true).unwrap();
+    drop(imperative("op_of_the_test"));
+    drop(imperative("op_of_the_test"));
+    pause(true).unwrap();
+    assert!(imperative("in a pause").is_none());
+    pause(false).unwrap();
+    let task = Mark::duration("domain_of_the_test", "task");
+    assert!(task.stop().unwrap_err().to_string().contains("not started"));
+    task.start().unwrap();
+    task.stop().unwrap();
+    let counter = Mark::counter("domain_of_the_test", "items");
+    counter.count(3, false).unwrap();
+    counter.count(-1, true).unwrap();
+    assert!(counter.start().is_err() && task.count(1, true).is_err());
+    mark("domain_of_the_test", "here", "thread").unwrap();
+    assert!(mark("domain_of_the_test", "here", "nowhere").is_err());
+    run(false).unwrap();
+
+    let table = statistics(Layout::Table, SortBy::Total, false, false);
+    let line = table.lines().find(|l| l.starts_with("op_of_the_test")).unwrap();
+    assert_eq!(line.split_whitespace().nth(1), Some("2"), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&statistics(Layout::Json, SortBy::Count, true, true)).unwrap();
+    assert_eq!(json["Time"]["operator"]["op_of_the_test"]["Count"], 2);
+    assert_eq!(json["Time"]["domain_of_the_test"]["task"]["Count"], 1);
+    assert_eq!(json["Unit"]["Time"], "ms");
+    assert!(!statistics(Layout::Table, SortBy::Total, false, false).contains("op_of_the_test"));
+
+    dump(true).unwrap();
+    let trace: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let named = |name: &str| events.iter().filter(|e| e["name"] == name).collect::<Vec<_>>();
+    assert_eq!(named("op_of_the_test").len(), 2);
+    assert!(named("op_of_the_test")[0]["dur"].is_u64());
+    assert_eq!(named("items").iter().map(|e| e["args"]["items"].clone()).collect::<Vec<_>>(), [3, 2]);
+    assert_eq!(named("here")[0]["s"], "t");
+    assert!(configure(&attrs(&[("profile_process", "server")])).is_err());
+    assert!(configure(&attrs(&[("nonsense", "1")])).is_err());
+}

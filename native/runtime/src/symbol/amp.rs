@@ -1,0 +1,66 @@
+//! Taking conversions for mixed precision out of a graph, which files for other programs do without.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::{Node, NodeEntry, Symbol};
+
+/// What a conversion passes on; `None` for other nodes.
+fn converted(e: &NodeEntry) -> Option<&NodeEntry> {
+    match e.node.op.as_ref()?.def.name {
+        "amp_cast" => e.node.inputs.first(),
+        "amp_multicast" => e.node.inputs.get(e.index as usize),
+        _ => None,
+    }
+}
+
+impl Symbol {
+    /// The graph without `amp_cast` and `amp_multicast`: what read their outputs reads their inputs.
+    pub fn without_amp_casts(&self) -> Symbol {
+        let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
+        let entry = |copies: &HashMap<*const Node, Arc<Node>>, mut e: NodeEntry| {
+            while let Some(source) = converted(&e) {
+                e = source.clone();
+            }
+            match copies.get(&Arc::as_ptr(&e.node)) {
+                Some(copy) => NodeEntry { node: copy.clone(), index: e.index },
+                None => e,
+            }
+        };
+        for node in self.nodes() {
+            let inputs: Vec<_> = node.inputs.iter().map(|e| entry(&copies, e.clone())).collect();
+            let same = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
+            if !same {
+                let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
+                let attrs = RwLock::new(node.attrs.read().clone());
+                copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
+            }
+        }
+        Symbol { outputs: self.outputs.iter().map(|e| entry(&copies, e.clone())).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversions_disappear() {
+        let json = r#"{"nodes": [
+            {"op": "null", "name": "a", "inputs": []},
+            {"op": "null", "name": "b", "inputs": []},
+            {"op": "amp_cast", "name": "c", "attrs": {"dtype": "float16"}, "inputs": [[0, 0, 0]]},
+            {"op": "amp_multicast", "name": "m", "attrs": {"num_outputs": "2"}, "inputs": [[2, 0, 0], [1, 0, 0]]},
+            {"op": "elemwise_sub", "name": "y", "inputs": [[3, 1, 0], [3, 0, 0]]},
+            {"op": "amp_cast", "name": "z", "attrs": {"dtype": "float32"}, "inputs": [[4, 0, 0]]}],
+            "arg_nodes": [0, 1], "node_row_ptr": [0, 1, 2, 3, 5, 6, 7], "heads": [[5, 0, 0]]}"#;
+        let plain = Symbol::from_json(json).unwrap().without_amp_casts();
+        assert_eq!(
+            (plain.list_outputs(), plain.list_arguments()),
+            (vec!["y_output".to_string()], vec!["b".into(), "a".into()])
+        );
+        assert_eq!(plain.nodes().len(), 3);
+    }
+}

@@ -1,0 +1,119 @@
+"""mx.nd: creation, indexing, arithmetic, files, pickles, sparse arrays, views; errors."""
+
+import os
+import pickle
+import tempfile
+
+import mxnet as mx
+import numpy as np
+from mxnet import nd
+
+from record import record
+
+a = nd.arange(24).reshape((2, 3, 4))
+record("slice", a[:, 1:, ::2])
+record("reverse", a[:, ::-1])
+record("newaxis", a[:, None, 1])
+record("ellipsis", a[..., -1])
+record("fancy", a[nd.array([1, 0], dtype="int32"), :, nd.array([2, 3], dtype="int32")])
+record("boolean", (a > 5) * (a < 20))
+b = a.copy()
+b[0, 1:3] = -1
+b[1, :, 2] = nd.array([7, 8, 9])
+b[1, nd.array([0, 2], dtype="int32"), 0] = 5
+record("assigned", b)
+b += 1
+b *= 2
+b /= 3
+b -= a
+record("in_place", b)
+b[:] = 4
+record("filled", b)
+view = a[1]
+view[0] = 100
+record("view", a)
+record("reshape", a.reshape((-1, 0), reverse=True))
+record("reshape_special", a.reshape((-3, -2)))
+record("power", 2 ** nd.array([1, 2, 3]))
+record("modulo", nd.array([5, -5, 5.5]) % 3)
+record("compare", [(nd.array([1, 2]) == nd.array([1, 3])).asnumpy(), (nd.array([1, 2]) >= 2).asnumpy()])
+record("matmul", nd.dot(nd.array([[1, 2], [3, 4]]), nd.array([[5], [6]])))
+record("broadcast", nd.ones((3, 1)) + nd.ones((1, 4)))
+record("concat", nd.concat(a, a, dim=2))
+record("stack", nd.stack(nd.ones(3), nd.zeros(3)))
+record("split", nd.split(a, 2, axis=2)[1])
+record("topk", nd.topk(nd.array([[3, 1, 2]]), k=2, ret_typ="both")[1])
+record("where", nd.where(nd.array([1, 0]), nd.array([1, 2]), nd.array([3, 4])))
+record("one_hot", nd.one_hot(nd.array([0, 2]), 3))
+record("take", nd.take(a, nd.array([1])))
+record("scalar", nd.array([3.5]).asscalar())
+record("bool", bool(nd.array([1])))
+record("len", len(a))
+record("text", str(nd.array([1, 2])))
+record("dtype", [nd.array([1], dtype=t).dtype.__name__ for t in ("float64", "float16", "uint8", "int8", "int32", "int64")])
+record("astype", a.astype("int32"))
+record("context", str(nd.ones(1, ctx=mx.cpu(1)).context))
+record("copied", nd.ones(2).as_in_context(mx.cpu(1)).context.device_id)
+record("tostype", a.reshape((6, 4)).tostype("csr").indices)
+record("maximum", nd.maximum(nd.array([1, 5]), 3))
+record("waitall", mx.nd.waitall() is None)
+record("iterate", [float(row.sum().asscalar()) for row in a])
+record("swapaxes", a.swapaxes(0, 2).shape)
+record("expand", a.expand_dims(0).squeeze().shape)
+record("linspace", nd.linspace(0, 1, 5))
+record("eye", nd.eye(3, k=1))
+record("full", nd.full((2,), 7))
+record("moments", [x.asnumpy() for x in nd.moments(a, axes=(0, 1))])
+record("from_numpy", nd.from_numpy(np.arange(6, dtype="float32")) + 1)
+record("size_zero", nd.zeros((3,)).sum())
+
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "arrays")
+    sparse = nd.sparse.csr_matrix((np.array([1, 2, 3], dtype="float32"), np.array([0, 1, 2]), np.array([0, 1, 3])), shape=(2, 3))
+    rows = nd.sparse.row_sparse_array((np.ones((2, 2)), np.array([0, 3])), shape=(5, 2))
+    nd.save(path, {"dense": a, "csr": sparse, "rows": rows})
+    loaded = nd.load(path)
+    for name in sorted(loaded):
+        record(f"loaded/{name}", loaded[name])
+        record(f"loaded/{name}/stype", loaded[name].stype)
+    nd.save(path, [a, nd.ones(1)])
+    record("loaded/list", len(nd.load(path)))
+    record("loaded/buffer", nd.load_frombuffer(open(path, "rb").read())[1])
+record("pickled", pickle.loads(pickle.dumps(a)))
+record("pickled/csr", pickle.loads(pickle.dumps(sparse)))
+
+record("csr", sparse)
+record("csr/dot", nd.sparse.dot(sparse, nd.ones((3, 2))))
+record("csr/slice", sparse[0:1])
+record("rows", rows)
+record("rows/retain", nd.sparse.retain(rows, nd.array([3])))
+record("rows/add", (rows + rows))
+record("rows/stype", (rows + rows).stype)
+record("zeros/sparse", nd.sparse.zeros("row_sparse", (3, 2)))
+
+shared = a.to_dlpack_for_read()
+record("dlpack", nd.from_dlpack(shared))
+written = nd.ones((2, 2))
+other = nd.from_dlpack(written.to_dlpack_for_write())
+other[:] = 5
+record("dlpack/shared", written)
+host = np.arange(6, dtype="float32").reshape(2, 3)
+borrowed = nd.from_numpy(host, zero_copy=True)
+borrowed *= 1
+record("borrowed", borrowed)
+
+for name, call in {
+    "shapes": lambda: nd.ones((2, 3)) + nd.ones((3, 2)),
+    "reshape": lambda: a.reshape((5, 5)),
+    "operator": lambda: nd.FullyConnected(a, nd.ones((3, 3)), no_bias=True, num_hidden=3).asnumpy(),
+    "parameter": lambda: nd.Activation(a, act_type="nonsense"),
+    "device": lambda: nd.ones(1, ctx=mx.gpu(0)),
+    "file": lambda: nd.load("/does/not/exist"),
+    "index": lambda: a[5],
+}.items():
+    try:
+        call()
+    except Exception as e:
+        record(f"error/{name}", isinstance(e, (mx.MXNetError, IndexError, ValueError)))
+    else:
+        raise AssertionError(f"{name} is no error")

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs the programs here, which use MXNet's own Python front end, with this library behind it, and compares what they compute with
+# what they compute with the library of the package.
+#   FERROMX_PYTHON=PYTHON  a Python with the package mxnet 1.9.1; without it nothing is run
+#   LIBRARY=FILE           takes the library from elsewhere than target/release/libmxnet.so
+#   tests/python/run.sh arrays symbols   runs some programs only
+set -uo pipefail
+cd "$(dirname "$0")"
+if [ -z "${FERROMX_PYTHON:-}" ]; then
+  echo "skipped: set FERROMX_PYTHON to a Python that has the package mxnet 1.9.1"
+  exit 0
+fi
+library=$(realpath "${LIBRARY:-../../target/release/libmxnet.so}") || exit 1
+[ -e "$library" ] || { echo "there is no $library: run cargo build --release -p libmxnet"; exit 1; }
+"$FERROMX_PYTHON" -W ignore -c 'import mxnet; assert mxnet.__version__ == "1.9.1", mxnet.__version__' ||
+  { echo "$FERROMX_PYTHON has no package mxnet 1.9.1"; exit 1; }
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+programs=("$@")
+[ ${#programs[@]} -gt 0 ] || programs=(arrays symbols numpy_api gluon_layers gluon_train module_fit data_iterators library)
+failed=0
+for name in "${programs[@]}"; do
+  echo "$name"
+  RECORD_TO="$out/expected.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/expected.log" 2>&1 ||
+    { echo "  it fails with the library of the package:"; tail -5 "$out/expected.log"; failed=1; continue; }
+  MXNET_LIBRARY_PATH=$library RECORD_TO="$out/actual.npz" "$FERROMX_PYTHON" -W ignore "$name.py" > "$out/actual.log" 2>&1 ||
+    { echo "  FAIL"; tail -8 "$out/actual.log"; failed=1; continue; }
+  "$FERROMX_PYTHON" compare.py "$out/expected.npz" "$out/actual.npz" || { echo "  FAIL"; failed=1; }
+done
+exit $failed

@@ -1,0 +1,135 @@
+"""mx.sym: composition, inference, attributes, JSON, executors, control flow, custom operators, drawing."""
+
+import os
+import tempfile
+
+import mxnet as mx
+import numpy as np
+
+from record import record
+
+random = np.random.RandomState(4)
+data = mx.sym.Variable("data", shape=(2, 3), lr_mult=2.0)
+with mx.AttrScope(__group__="first", ctx_group="dev1"):
+    fc = mx.sym.FullyConnected(data, num_hidden=4, name="fc", attr={"__mood__": "good"})
+net = mx.sym.Activation(fc, act_type="tanh", name="act") * 2 + 1
+record("arguments", net.list_arguments())
+record("outputs", net.list_outputs())
+record("attr", fc.attr("__mood__"))
+record("attrs", sorted(net.attr_dict()["fc"].items()))
+record("internals", net.get_internals().list_outputs())
+record("internal", net.get_internals()["fc_output"].list_arguments())
+record("children", net.get_children().list_outputs())
+record("inputs", net.list_inputs())
+arguments, outputs, _ = net.infer_shape()
+record("shapes", [list(s) for s in arguments + outputs if len(s) == 2])
+record("types", [t.__name__ for t in net.infer_type(data="float64")[0]])
+record("partial", [list(s) for s in fc.infer_shape_partial()[1]])
+copy = mx.sym.load_json(net.tojson())
+record("json", copy.list_arguments())
+with tempfile.TemporaryDirectory() as folder:
+    net.save(os.path.join(folder, "net.json"))
+    record("loaded", mx.sym.load(os.path.join(folder, "net.json")).list_outputs())
+record("group", mx.sym.Group([net, fc]).list_outputs())
+record("debug", "Name=fc" in net.debug_str() or "fc" in net.debug_str())
+
+weights = {
+    "data": mx.nd.array(random.randn(2, 3)),
+    "fc_weight": mx.nd.array(random.randn(4, 3)),
+    "fc_bias": mx.nd.array(random.randn(4)),
+}
+gradients = {k: mx.nd.zeros_like(v) for k, v in weights.items()}
+executor = net.bind(mx.cpu(), weights, args_grad=gradients, grad_req="write")
+record("forward", executor.forward(is_train=True)[0])
+executor.backward(mx.nd.ones((2, 4)))
+for name in sorted(gradients):
+    record(f"gradient/{name}", gradients[name])
+executor = net.simple_bind(mx.cpu(), data=(2, 3))
+executor.copy_params_from({k: v for k, v in weights.items() if k != "data"})
+record("simple_bind", executor.forward(data=weights["data"])[0])
+bigger = executor.reshape(data=(5, 3), allow_up_sizing=True)
+record("reshape", bigger.forward(data=mx.nd.ones((5, 3)))[0])
+record("eval", net.eval(ctx=mx.cpu(), **weights)[0])
+seen = []
+executor.set_monitor_callback(lambda name, array: seen.append(name))
+executor.forward()
+record("monitored", sorted(n if isinstance(n, str) else n.decode() for n in seen))
+
+state = mx.sym.contrib.foreach(lambda x, s: (x + s[0], [x + s[0]]), mx.sym.Variable("xs"), [mx.sym.Variable("s")])[0]
+record("foreach", state.eval(xs=mx.nd.arange(6).reshape((3, 2)), s=mx.nd.zeros(2))[0])
+looped = mx.nd.contrib.while_loop(
+    lambda i, s: i < 5, lambda i, s: ([s], [i + 1, s + i]), [mx.nd.array([0]), mx.nd.array([1])], max_iterations=8
+)
+record("while_loop", looped[1][1])
+chosen = mx.nd.contrib.cond(mx.nd.array([1]), lambda: mx.nd.array([5]), lambda: mx.nd.array([6]))
+record("cond", chosen)
+
+
+class Scaled(mx.operator.CustomOp):
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * self.by)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0] * self.by)
+
+
+@mx.operator.register("scaled")
+class ScaledProp(mx.operator.CustomOpProp):
+    def __init__(self, by="1"):
+        super().__init__(need_top_grad=True)
+        self.by = float(by)
+
+    def list_arguments(self):
+        return ["data"]
+
+    def list_outputs(self):
+        return ["output"]
+
+    def infer_shape(self, in_shape):
+        return in_shape, [in_shape[0]], []
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return Scaled(self.by)
+
+
+x = mx.nd.array([1.0, 2.0])
+x.attach_grad()
+with mx.autograd.record():
+    y = mx.nd.Custom(x, op_type="scaled", by=3) * x
+y.backward()
+record("custom", y)
+record("custom/gradient", x.grad)
+custom = mx.sym.Custom(mx.sym.Variable("x"), op_type="scaled", by=4)
+record("custom/symbol", custom.eval(x=x)[0])
+
+
+class Cube(mx.autograd.Function):
+    def forward(self, x):
+        self.save_for_backward(x)
+        return x * x * x
+
+    def backward(self, dy):
+        (x,) = self.saved_tensors
+        return dy * 3 * x * x
+
+
+with mx.autograd.record():
+    y = Cube()(x)
+y.backward()
+record("function", x.grad)
+with mx.autograd.record():
+    y = mx.nd.relu(x) * 2
+record("get_symbol", len(mx.autograd.get_symbol(y).list_arguments()))
+
+mx.test_utils.check_numeric_gradient(net, {k: v.asnumpy() for k, v in weights.items()}, rtol=0.05, atol=1e-3)
+mx.test_utils.check_symbolic_forward(mx.sym.square(mx.sym.Variable("x")), [np.array([1.0, 2])], [np.array([1.0, 4])])
+mx.test_utils.check_symbolic_backward(
+    mx.sym.square(mx.sym.Variable("x")), [np.array([1.0, 2])], [np.ones(2)], [np.array([2.0, 4])]
+)
+mx.test_utils.assert_almost_equal(mx.nd.ones(2), np.ones(2))
+mx.test_utils.check_consistency(net, [{"ctx": mx.cpu(0), "data": (2, 3)}, {"ctx": mx.cpu(1), "data": (2, 3)}])
+mx.viz.print_summary(net, shape={"data": (2, 3)})
