@@ -140,6 +140,22 @@ static void profiles_are_written(void) {
   remove(path);
 }
 
+/* DLPack's form of an array, as dlpack.h has it. */
+typedef struct {
+  void *data;
+  int device_type, device_id, ndim;
+  uint8_t dtype_code, dtype_bits;
+  uint16_t dtype_lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+} DLTensor;
+
+typedef struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void *manager_ctx;
+  void (*deleter)(struct DLManagedTensor *self);
+} DLManagedTensor;
+
 static int given_back;
 
 static void give_back(DLManagedTensor *tensor) {

@@ -16,18 +16,6 @@ typedef float mx_float;
 typedef int64_t dim_t;
 typedef unsigned int nn_uint;
 
-#define INT 0
-
-#define FLOAT 2
-
-#define NULL 4
-
-#define OBJECT 8
-
-#define STR 11
-
-#define ARRAY 14
-
 // An array.
 typedef void *NDArrayHandle;
 

@@ -15,14 +15,12 @@ use super::types::{MXNetFunctionHandle, MXNetObjectHandle, MXNetValue};
 use crate::handle::{self, Object, insert, insert_tensor, packed, tensor};
 
 /// Codes of the types of values.
-mod code {
-    pub const INT: i32 = 0;
-    pub const FLOAT: i32 = 2;
-    pub const NULL: i32 = 4;
-    pub const OBJECT: i32 = 8;
-    pub const STR: i32 = 11;
-    pub const ARRAY: i32 = 14;
-}
+const CODE_INT: i32 = 0;
+const CODE_FLOAT: i32 = 2;
+const CODE_NULL: i32 = 4;
+const CODE_OBJECT: i32 = 8;
+const CODE_STR: i32 = 11;
+const CODE_ARRAY: i32 = 14;
 
 /// What an object handle stands for.
 pub enum PackedObject {
@@ -73,12 +71,12 @@ impl Argument {
         // SAFETY: by the contract of the C API the code says which field of the value is set; each is 8 bytes of plain data.
         unsafe {
             Ok(match code {
-                code::NULL => Argument::Null,
-                code::INT => Argument::Integer(value.v_int64),
-                code::FLOAT => Argument::Float,
-                code::STR => Argument::Text(text(value.v_str, "argument")?.into_owned()),
-                code::OBJECT => Argument::Object(packed(id(value.v_handle))?),
-                code::ARRAY => Argument::Array(tensor(id(value.v_handle))?),
+                CODE_NULL => Argument::Null,
+                CODE_INT => Argument::Integer(value.v_int64),
+                CODE_FLOAT => Argument::Float,
+                CODE_STR => Argument::Text(text(value.v_str, "argument")?.into_owned()),
+                CODE_OBJECT => Argument::Object(packed(id(value.v_handle))?),
+                CODE_ARRAY => Argument::Array(tensor(id(value.v_handle))?),
                 other => return Err(Error::Unsupported(format!("an argument of type code {other} is not taken"))),
             })
         }
@@ -243,11 +241,11 @@ pub extern "C" fn MXNetFuncCall(
         let values = slice(arg_values.cast_const(), n, "arg_values")?.iter();
         let codes = slice(type_codes.cast_const(), n, "type_codes")?;
         let args = values.zip(codes).map(|(v, c)| Argument::read(*v, *c)).collect::<Result<Vec<_>>>()?;
-        put(ret_type_code, code::NULL, "ret_type_code")?;
+        put(ret_type_code, CODE_NULL, "ret_type_code")?;
         put(ret_val, MXNetValue { v_int64: 0 }, "ret_val")?;
         let (handle, code) = match (function.call)(&args).map_err(|e| e.in_operator(function.name, function.name))? {
-            Outcome::Object(object) => (insert(Object::Packed(Arc::new(object))), code::OBJECT),
-            Outcome::Array(array) => (insert_tensor(array), code::ARRAY),
+            Outcome::Object(object) => (insert(Object::Packed(Arc::new(object))), CODE_OBJECT),
+            Outcome::Array(array) => (insert_tensor(array), CODE_ARRAY),
         };
         put(ret_val, MXNetValue { v_handle: raw(handle) }, "ret_val")?;
         put(ret_type_code, code, "ret_type_code")

@@ -112,6 +112,8 @@ const ABSENT: &[(&str, &[&str])] = &[
 fn functions(header: &str) -> Vec<(String, String)> {
     let mut comment = String::new();
     let mut found = Vec::new();
+    // Long declarations have their result's type and name on a line of their own.
+    let header = header.replace("MXNET_DLL\n", "MXNET_DLL ");
     for line in header.lines() {
         if let Some(text) = line.strip_prefix("//") {
             comment = format!("{comment}{text}");
