@@ -87,7 +87,7 @@ pub static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
     .doc("Joins the parameters of a recurrent layer, as Concat does.")
     .variadic("data", "The parameters to join.", "num_args")
     .params::<ConcatParam>()
-    .shape(concat_shape)
+    .shape(|p, io| joined_shape(p, io, true))
     .forward(|ctx, ins, outs| {
         let axis = place(ctx.params::<ConcatParam>().dim, outs[0].shape().dims().len())?;
         join(ins, |x| row(x.shape(), axis), &mut outs[0])
@@ -95,6 +95,11 @@ pub static RNN_PARAM_CONCAT: OpDef = OpDef::new("_rnn_param_concat")
     .grad(Grad::Compose(CONCAT_BACK));
 
 fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    joined_shape(p, io, false)
+}
+
+/// With `even`, several missing lengths are taken to be equal, as those of the first layer's directions are.
+fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, even: bool) -> Result<()> {
     let Some(rank) = io.ins.iter().chain(io.outs.iter()).find_map(Shape::ndim) else { return Ok(()) };
     let axis = place(p.get::<ConcatParam>().dim, rank)?;
     let without_axis = |s: &Shape| {
@@ -127,6 +132,10 @@ fn concat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     match (&missing[..], io.outs[0].dim(axis)) {
         ([], _) => io.assign_out(0, &of_length(known)),
         ([one], total) if total >= known => io.assign_in(*one, &of_length(total - known)),
+        (several, total) if even && total >= known && (total - known) % several.len() as i64 == 0 => {
+            let length = of_length((total - known) / several.len() as i64);
+            several.iter().try_for_each(|i| io.assign_in(*i, &length))
+        }
         _ => Ok(()),
     }
 }
