@@ -96,6 +96,7 @@ record("dlpack", nd.from_dlpack(shared))
 written = nd.ones((2, 2))
 other = nd.from_dlpack(written.to_dlpack_for_write())
 other[:] = 5
+nd.waitall()
 record("dlpack/shared", written)
 host = np.arange(6, dtype="float32").reshape(2, 3)
 borrowed = nd.from_numpy(host, zero_copy=True)

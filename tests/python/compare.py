@@ -8,7 +8,7 @@ import numpy as np
 RELATIVE, ABSOLUTE = 2e-3, 2e-4
 
 
-def difference(expected, actual):
+def difference(expected, actual, within):
     """What differs between two arrays; empty if they agree."""
     if expected.shape != actual.shape:
         return f"shape {actual.shape} instead of {expected.shape}"
@@ -16,7 +16,7 @@ def difference(expected, actual):
         return f"type {actual.dtype} instead of {expected.dtype}"
     if expected.dtype.kind != "f":
         return "" if (expected == actual).all() else f"{actual} instead of {expected}"
-    far = ~np.isclose(actual, expected, RELATIVE, ABSOLUTE, equal_nan=True)
+    far = ~np.isclose(actual, expected, RELATIVE, ABSOLUTE + within, equal_nan=True)
     if not far.any():
         return ""
     at = np.unravel_index(np.argmax(far), far.shape)
@@ -25,7 +25,12 @@ def difference(expected, actual):
 
 def main():
     expected, actual = (np.load(path) for path in sys.argv[1:3])
-    found = {name: difference(expected[name], actual[name]) for name in expected.files if name in actual.files}
+    within = {name.removeprefix("within:"): expected[name] for name in expected.files if name.startswith("within:")}
+    found = {
+        name: difference(expected[name], actual[name], within.get(name, 0))
+        for name in expected.files
+        if name in actual.files
+    }
     found.update({name: "missing" for name in expected.files if name not in actual.files})
     found.update({name: "not expected" for name in actual.files if name not in expected.files})
     wrong = {name: what for name, what in found.items() if what}

@@ -28,12 +28,16 @@ def picture(height, width):
     return np.stack([(x * 7 + y * 3 + k * 40) % 256 for k in range(3)], 2).astype("uint8")
 
 
+# Samples that round differently, in gray pictures and by bicubic scaling, lie one apart.
+ROUNDED = ("gray", "resize_cubic", "resize_auto")
+
+
 def passes(name, it, limit=5):
     for epoch in range(2):
         for i, batch in enumerate(it):
             if i == limit:
                 break
-            record(f"{name}/{epoch}/{i}/data", batch.data[0])
+            record(f"{name}/{epoch}/{i}/data", batch.data[0], within=1.01 if name in ROUNDED else 0)
             record(f"{name}/{epoch}/{i}/label", batch.label[0])
             record(f"{name}/{epoch}/{i}/pad", batch.pad)
         it.reset()

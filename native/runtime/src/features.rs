@@ -2,31 +2,52 @@
 
 /// Names of features, and whether they are there. The names of MXNet come first, so that programs that look for one find it.
 pub fn all() -> Vec<(&'static str, bool)> {
-    let absent = [
+    const ABSENT: [&str; 22] = [
         "CUDA",
         "CUDNN",
         "NCCL",
         "CUDA_RTC",
         "TENSORRT",
+        "OPENMP",
+        "SSE",
+        "F16C",
+        "JEMALLOC",
+        "BLAS_OPEN",
+        "BLAS_ATLAS",
+        "BLAS_MKL",
+        "BLAS_APPLE",
+        "LAPACK",
+        "MKLDNN",
         "OPENCV",
         "CAFFE",
-        "PROFILER",
         "DIST_KVSTORE",
-        "SSE",
-        "MKLDNN",
-        "OPENMP",
-        "TVM_OP",
+        "CXX14",
         "SIGNAL_HANDLER",
-        "INT64_TENSOR_SIZE",
+        "DEBUG",
+        "TVM_OP",
     ];
-    let mut all: Vec<(&'static str, bool)> = absent.into_iter().map(|name| (name, false)).collect();
-    for (name, on) in &mut all {
-        *on = matches!(*name, "INT64_TENSOR_SIZE");
-    }
-    all.push(("CPU_AVX", has_avx()));
-    all.push(("CPU_AVX2", has_avx2()));
-    all.push(("CPU_AVX512", has_avx512()));
+    let mut all: Vec<_> = ABSENT.into_iter().map(|name| (name, false)).collect();
+    all.extend([("PROFILER", true), ("INT64_TENSOR_SIZE", true)]);
+    all.extend(older_instructions());
+    all.extend([("CPU_AVX", has_avx()), ("CPU_AVX2", has_avx2()), ("CPU_AVX512", has_avx512())]);
     all
+}
+
+#[cfg(target_arch = "x86_64")]
+fn older_instructions() -> [(&'static str, bool); 6] {
+    [
+        ("CPU_SSE", is_x86_feature_detected!("sse")),
+        ("CPU_SSE2", is_x86_feature_detected!("sse2")),
+        ("CPU_SSE3", is_x86_feature_detected!("sse3")),
+        ("CPU_SSE4_1", is_x86_feature_detected!("sse4.1")),
+        ("CPU_SSE4_2", is_x86_feature_detected!("sse4.2")),
+        ("CPU_SSE4A", is_x86_feature_detected!("sse4a")),
+    ]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn older_instructions() -> [(&'static str, bool); 6] {
+    ["CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_SSE4A"].map(|name| (name, false))
 }
 
 #[cfg(target_arch = "x86_64")]
