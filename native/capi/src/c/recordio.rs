@@ -72,7 +72,7 @@ pub extern "C" fn MXRecordIOReaderReadRecord(
     size: *mut usize,
 ) -> c_int {
     guard(|| {
-        let record = record_reader(id(handle))?.lock().next()?;
+        let record = record_reader(id(handle))?.lock().read()?;
         put(size, record.as_ref().map_or(0, Vec::len), "size")?;
         let Some(record) = record else { return put(buf, std::ptr::null(), "buf") };
         let mut ret = Ret::new();

@@ -108,7 +108,7 @@ impl Reader {
     ///
     /// # Errors
     /// A damaged file; the system's.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>> {
+    pub fn read(&mut self) -> Result<Option<Vec<u8>>> {
         let Some((kind, length)) = self.head()? else { return Ok(None) };
         let mut record = Vec::new();
         self.body(length, &mut record)?;
@@ -128,7 +128,7 @@ impl Reader {
     /// Goes over the next record and returns where it began; `None` at the end of the file.
     ///
     /// # Errors
-    /// As for [`Reader::next`].
+    /// As for [`Reader::read`].
     pub fn skip(&mut self) -> Result<Option<u64>> {
         let start = self.position;
         let Some((mut kind, mut length)) = self.head()? else { return Ok(None) };
@@ -261,11 +261,11 @@ mod tests {
         writer.flush().unwrap();
         let mut reader = Reader::open(&path).unwrap();
         for record in records() {
-            assert_eq!(reader.next().unwrap().unwrap(), record);
+            assert_eq!(reader.read().unwrap().unwrap(), record);
         }
-        assert_eq!((reader.next().unwrap(), reader.tell()), (None, writer.tell()));
+        assert_eq!((reader.read().unwrap(), reader.tell()), (None, writer.tell()));
         reader.seek(starts[3]).unwrap();
-        assert_eq!(reader.next().unwrap().unwrap(), records()[3]);
+        assert_eq!(reader.read().unwrap().unwrap(), records()[3]);
         reader.seek(0).unwrap();
         let found: Vec<u64> = std::iter::from_fn(|| reader.skip().unwrap()).collect();
         assert_eq!(found, starts);
@@ -291,11 +291,11 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for length in 1..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            let e = Reader::open(&path).unwrap().next().unwrap_err().to_string();
+            let e = Reader::open(&path).unwrap().read().unwrap_err().to_string();
             assert!(e.contains(&path) && e.contains("damaged"), "{e}");
         }
         std::fs::write(&path, b"something else").unwrap();
-        let e = Reader::open(&path).unwrap().next().unwrap_err().to_string();
+        let e = Reader::open(&path).unwrap().read().unwrap_err().to_string();
         assert!(e.contains("at byte 0, no record begins there"), "{e}");
         assert!(Reader::open("/no/such").is_err());
     }

@@ -114,7 +114,7 @@ impl Records {
         if reader.tell() != position {
             reader.seek(position)?;
         }
-        let bytes = reader.next()?.ok_or_else(|| {
+        let bytes = reader.read()?.ok_or_else(|| {
             Error::Format(format!(
                 "{} has no record at byte {position}: it was changed or its index is of another file",
                 self.files[file as usize]
