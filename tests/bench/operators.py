@@ -1,10 +1,13 @@
 """Times every operator of FerroMX beside MXNet 1.9.1, both through their C API, in one interleaved run.
 
-    BENCH_MXNET_PYTHON=.../python python3 tests/bench/operators.py [--threads 1] [--filter REGEX] [--seconds 0.03] [--write]
+    BENCH_MXNET_PYTHON=.../python python3 tests/bench/operators.py [--threads 1] [--filter REGEX] [--budget 50] [--again] [--write]
 
 Each operator runs at two sizes, about 4 thousand and about 1 million elements: forward alone, and forward with backward where it
-has a gradient. With one thread the times are those of the processor, with more those of the clock. Calls are those of the goldens, made larger (operator_calls.py). Of the turns the least counts. A ratio is MXNet's
-time by ours: above 1, FerroMX is faster. With --write the table goes to docs/performance.md.
+has a gradient. With one thread the times are those of the processor, with more those of the clock. Calls are those of the goldens,
+made larger (operator_calls.py). Of the turns the least counts. A ratio is MXNet's time by ours: above 1, FerroMX is faster.
+
+What was measured is kept in a file, so that a run can be cut into slices: each goes on where the last one stopped, and --again
+measures once more what is there already. With --write the table of all that the file holds goes to docs/performance.md.
 """
 
 import argparse
@@ -14,12 +17,14 @@ import re
 import select
 import subprocess
 import sys
+import time
 
 from bench import THREAD_VARIABLES
 from operator_calls import candidates, operators, recorded
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAGE = os.path.join(HERE, "..", "..", "docs", "performance.md")
+ROOT = os.path.join(HERE, "..", "..")
+PAGE = os.path.join(ROOT, "docs", "performance.md")
 BEGIN, END = "<!-- operators: begin -->", "<!-- operators: end -->"
 SIZES = {"small": 1 << 12, "large": 1 << 20}
 STEPS = ("forward", "both")
@@ -61,6 +66,34 @@ class Worker:
         self.process.wait()
         self.process = None
         return {"error": "the process ended"}
+
+
+class Measured:
+    """What was measured so far: by operator its calls and times, or why it was left out. Saved with every change."""
+
+    def __init__(self, path, threads):
+        self.path, self.results, self.left_out = path, {}, {}
+        self.threads = threads
+        if os.path.exists(path):
+            with open(path) as f:
+                saved = json.load(f)
+            if saved["threads"] != threads:
+                sys.exit(f"{path} holds times with {saved['threads']} threads: give another file with --state")
+            self.results, self.left_out = saved["results"], saved["left_out"]
+
+    def has(self, name):
+        return name in self.results or name in self.left_out
+
+    def put(self, name, result=None, error=None):
+        self.results.pop(name, None)
+        self.left_out.pop(name, None)
+        if result:
+            self.results[name] = result
+        else:
+            self.left_out[name] = error
+        with open(self.path + ".new", "w") as f:
+            json.dump(dict(threads=self.threads, results=self.results, left_out=self.left_out), f)
+        os.replace(self.path + ".new", self.path)
 
 
 def chosen(ours, theirs, names, cases, target):
@@ -151,6 +184,10 @@ def arguments():
     parser.add_argument("--threads", type=int, default=1, help="number of threads (default 1)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each side (default 3)")
     parser.add_argument("--seconds", type=float, default=0.03, help="least length of a turn (default 0.03)")
+    parser.add_argument("--budget", type=float, help="begin with no further operator after so many seconds")
+    parser.add_argument("--again", action="store_true", help="also operators that were measured before")
+    parser.add_argument("--state", default=os.path.join(ROOT, "target", "operators.json"),
+                        help="the file that keeps what was measured (default target/operators.json)")
     parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     parser.add_argument("--verbose", action="store_true", help="say why operators are left out")
     parser.add_argument("--library", default=os.path.join(HERE, "..", "..", "target", "release", "libmxnet.so"))
@@ -166,32 +203,40 @@ def arguments():
     return options
 
 
+def measure_operator(ours, theirs, names, cases, options):
+    """The calls and times at each size, or the error."""
+    result = {}
+    for size, target in SIZES.items():
+        call, error = chosen(ours, theirs, names, cases, target)
+        if call is None:
+            return None, error
+        result[size] = dict(call=describe(call), times=least(ours, theirs, call, options.rounds, options.seconds))
+    return result, None
+
+
 def main():
     options = arguments()
     ours, theirs = Worker(options.library, options.threads), Worker(options.peer, options.threads)
-    cases, results, left_out = recorded(), {}, {}
-    for name, names in sorted(operators().items()):
-        if not re.search(options.filter, name):
-            continue
-        result = {}
-        for size, target in SIZES.items():
-            call, error = chosen(ours, theirs, names, cases, target)
-            if call is None:
-                left_out[name] = error
-                break
-            result[size] = dict(call=describe(call), times=least(ours, theirs, call, options.rounds, options.seconds))
-        else:
-            results[name] = result
+    cases, measured = recorded(), Measured(options.state, options.threads)
+    wanted = {name: names for name, names in sorted(operators().items()) if re.search(options.filter, name)}
+    todo = [name for name in wanted if options.again or not measured.has(name)]
+    begin = time.monotonic()
+    while todo and not (options.budget and time.monotonic() - begin > options.budget):
+        name = todo.pop(0)
+        result, error = measure_operator(ours, theirs, wanted[name], cases, options)
+        measured.put(name, result, error)
+        if result:
             print(row(name, result), flush=True)
-    print(f"\n{len(results)} operators; slower than half of MXNet's speed at the large size:")
+    results = {name: r for name, r in measured.results.items() if name in wanted}
+    print(f"\n{len(results)} operators measured, {len(todo)} to do; slower than half of MXNet's speed at the large size:")
     for name, result in sorted(results.items(), key=lambda item: worst(item[1])):
         if worst(result) < 0.5:
             print(row(name, result))
     if options.verbose:
-        for name, error in sorted(left_out.items()):
+        for name, error in sorted(measured.left_out.items()):
             print(f"{name}: {error}")
     if options.write:
-        write_page(results, left_out, options.threads)
+        write_page(measured.results, measured.left_out, options.threads)
 
 
 if __name__ == "__main__":
