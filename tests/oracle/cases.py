@@ -44,6 +44,8 @@ class OpCase:
     """Inputs that such a call changes."""
     in_place: bool = False
     """Whether the output of such a call is written to the first input."""
+    nameless: bool = False
+    """Whether MXNet makes no symbol of such a call without its inputs, so that inputs and outputs have numbers."""
     refuse: bool = False
     """Not run, because MXNet reads foreign memory here or ends the process: an engine must refuse the call."""
     why: str = ""

@@ -231,6 +231,8 @@ pub struct OpDef {
     pub doc: &'static str,
     /// Tensor inputs, mutable ones included.
     pub inputs: Inputs,
+    /// Inputs with names of their own before those that a parameter counts.
+    pub leading: &'static [ArgDef],
     /// How many of the inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
     pub listed: usize,
     /// Whether the metadata lists the parameters; MXNet leaves out those of some internal operators.
@@ -300,6 +302,7 @@ impl OpDef {
             aliases: &[],
             doc: "",
             inputs: Inputs::Fixed(DATA),
+            leading: &[],
             listed: usize::MAX,
             lists_params: true,
             graph_args: &[],
@@ -365,6 +368,12 @@ impl OpDef {
     /// The same with a type string of its own.
     pub const fn variadic_arg(mut self, arg: ArgDef, count: &'static str) -> OpDef {
         self.inputs = Inputs::Variadic { arg, count };
+        self
+    }
+
+    /// Inputs with names of their own before those of a variadic operator, which counts them too.
+    pub const fn leading(mut self, args: &'static [ArgDef]) -> OpDef {
+        self.leading = args;
         self
     }
 
@@ -701,6 +710,7 @@ impl OpDef {
         let mut all: Vec<_> = self
             .graph_args
             .iter()
+            .chain(self.leading)
             .chain(tensors.iter().take(self.listed))
             .map(|a| (a.name, a.type_string.to_string(), a.doc))
             .collect();

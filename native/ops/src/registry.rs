@@ -97,6 +97,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::sort::OPS,
     crate::spatial::OPS,
     crate::sparse::OPS,
+    crate::sparse::GRAPH,
 ];
 
 struct Registry {
@@ -124,11 +125,13 @@ fn registry() -> &'static Registry {
 
 /// Operators of MXNet 1.9.1 that are left out, and what to do instead.
 const ABSENT: &[(&str, &str)] = &[
-    ("_contrib_dgl_", "graphs for message passing are sampled and cut outside of the engine"),
-    ("_imdecode", "use _cvimdecode, which takes the encoded picture as an array"),
+    (
+        "_imdecode",
+        "use _cvimdecode, which takes the encoded picture as an array and not as a text that ends at the first zero",
+    ),
     (
         "_sg_mkldnn_",
-        "it stands for a part of a graph that MXNet rewrote for oneDNN: save the graph without that backend",
+        "it stands for a part of a graph that MXNet rewrote for oneDNN, and is only read from files: save the graph without that backend",
     ),
 ];
 

@@ -52,6 +52,11 @@ impl Draws {
         unit(self.word(), self.word())
     }
 
+    /// A whole number below `n`, 0 if there is none.
+    pub fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.word64()) * n as u128) >> 64) as usize
+    }
+
     /// Normal with mean 0 and deviation 1.
     pub fn normal(&mut self) -> f64 {
         box_muller(self.uniform(), self.uniform()).0

@@ -143,8 +143,7 @@ impl Philox {
         let mut order: Vec<usize> = (0..n).collect();
         let mut draws = self.draws(0);
         for i in (1..n).rev() {
-            let j = ((u128::from(draws.word64()) * (i as u128 + 1)) >> 64) as usize;
-            order.swap(i, j);
+            order.swap(i, draws.below(i + 1));
         }
         order
     }

@@ -5,10 +5,12 @@
 //! they come here.
 
 mod format;
+mod graph;
 mod merge;
 mod product;
 
 pub use format::{dense_to_csr, gather, gather_rows, nonzero_rows, scatter_rows, to_dense};
+pub use graph::{Sample, Sampling, between};
 pub use merge::{expand, positions, union_csr, union_rows};
 pub use product::{MulAdd, column_sums, dense_product, product, row_sums, transpose};
 

@@ -1,6 +1,7 @@
 //! Every format and product agrees with the dense matrix.
 
 use super::*;
+use crate::rng::Philox;
 
 /// 3 x 4 with an empty row and an empty column.
 const DENSE: [f32; 12] = [0.0, 1.5, 0.0, -2.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 4.0];
@@ -45,6 +46,56 @@ fn large_matrices_are_cut_into_chunks() {
     let mut at = vec![0.0; csr.1.len()];
     gather(view(&csr), &dense, 200, &mut at);
     assert_eq!(at, csr.2);
+}
+
+/// A graph in which every vertex has edges to all others, numbered from 0.
+fn complete(n: i64) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
+    let columns: Vec<i64> = (0..n).flat_map(|u| (0..n).filter(move |v| *v != u)).collect();
+    ((0..=n).map(|u| u * (n - 1)).collect(), columns.clone(), (0..columns.len() as i64).collect())
+}
+
+#[test]
+fn neighbours_are_drawn_once_and_all_alike_or_by_weight() {
+    let (indptr, indices, data) = complete(6);
+    let graph = Csr { indptr: &indptr, indices: &indices, data: &data };
+    let weights = [0.0, 0.0, 1.0, 1.0, 2.0, 4.0];
+    for weights in [None, Some(&weights[..])] {
+        let sampling = Sampling { hops: 1, neighbors: 2, max_vertices: 6, weights };
+        let mut drawn = [0; 6];
+        for k in 0..4000 {
+            let sample = sampling.run(graph, &[1], &mut Philox::new(5, 0).draws(k));
+            assert_eq!((sample.vertices.len(), sample.columns.len()), (3, 2));
+            assert!(sample.vertices.is_sorted() && sample.columns[0] < sample.columns[1]);
+            for (column, edge) in sample.columns.iter().zip(&sample.edges) {
+                drawn[*column as usize] += 1;
+                assert_eq!(*edge, 5 + column - i64::from(*column > 1), "the edge from 1 to {column}");
+            }
+            let hops: Vec<i64> = sample.vertices.iter().map(|v| i64::from(*v != 1)).collect();
+            assert_eq!(sample.layers, hops);
+        }
+        // Of every pair that is drawn without weights each of five has a part of 2/5; with them the probability that a vertex of
+        // weight w among 1, 1, 2, 4 is first or second.
+        let first = |w: f64| w / 8.0 + [1.0, 1.0, 2.0, 4.0].iter().map(|o| o / 8.0 * w / (8.0 - o)).sum::<f64>();
+        let own = |w: f64| first(w) - w / 8.0 * w / (8.0 - w);
+        let expected = match weights {
+            None => [0.4, 0.0, 0.4, 0.4, 0.4, 0.4],
+            Some(_) => [0.0, 0.0, own(1.0), own(1.0), own(2.0), own(4.0)],
+        };
+        for (drawn, part) in drawn.iter().zip(expected) {
+            assert!((f64::from(*drawn) / 4000.0 - part).abs() < 0.04, "{drawn} of 4000 instead of {part}");
+        }
+    }
+}
+
+#[test]
+fn a_part_holds_no_more_vertices_than_there_is_room_for() {
+    let (indptr, indices, data) = complete(6);
+    let graph = Csr { indptr: &indptr, indices: &indices, data: &data };
+    let sampling = Sampling { hops: 3, neighbors: 9, max_vertices: 4, weights: None };
+    let sample = sampling.run(graph, &[2, 2, 5], &mut Philox::new(1, 0).draws(0));
+    assert_eq!((sample.vertices, sample.layers), (vec![0, 1, 2, 5], vec![1, 1, 0, 0]));
+    assert_eq!((sample.indptr, sample.columns), (vec![0, 0, 0, 5, 5], vec![0, 1, 3, 4, 5]));
+    assert_eq!(between(graph, [2usize, 5].into_iter(), &[2, 5]), (vec![0, 1, 2], vec![1, 0], vec![14, 27]));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 pub mod cast;
 mod dot;
 mod embedding;
+mod graph;
 mod lazy;
 mod matrix;
 mod reduce;
@@ -33,8 +34,11 @@ pub use values::{
     product_rule, scatter_rule, zeros, zeros_rule,
 };
 
-/// The operators of this family.
+/// The operators that give sparse arrays their storage.
 pub static OPS: &[&OpDef] = storage_ops::OPS;
+
+/// The operators that take graphs apart.
+pub static GRAPH: &[&OpDef] = graph::OPS;
 
 /// Runs `$body` with `$T` bound to the element type, for functions that only move elements.
 macro_rules! moved {

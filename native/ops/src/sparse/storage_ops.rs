@@ -147,7 +147,7 @@ pub static GETNNZ: OpDef = OpDef::new("_contrib_getnnz")
     .sparse(|_, ins, _| are(ins, &[Csr]).then_some(Dense), getnnz);
 
 /// The stored values of a dense array are not known.
-fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
+pub(super) fn only_csr(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
     Err(Error::Unsupported(format!(
         "{} works on csr matrices: convert with cast_storage(stype = 'csr') first, and call it on arrays",
         ctx.op

@@ -1,0 +1,357 @@
+//! Parts of graphs for message passing. A graph is a csr matrix of type int64: row v holds the edges of vertex v, the columns are
+//! their other ends, the values their numbers.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
+use ferromx_core::infer::{DTypeIo, ShapeIo};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{ArgDef, OpDef, SparseCall, arg};
+use ferromx_core::params;
+use ferromx_core::params::{Params, Tuple};
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, StorageType};
+use ferromx_kernels::rng::Philox;
+use ferromx_kernels::sparse::{Csr as Matrix, Sample, Sampling, between};
+
+use super::storage_ops::only_csr;
+use super::{csr_parts, new_csr, new_vector};
+use StorageType::{Csr, Default as Dense};
+
+/// The operators of this file.
+pub static OPS: &[&OpDef] = &[&UNIFORM_SAMPLE, &NON_UNIFORM_SAMPLE, &SUBGRAPH, &ADJACENCY, &GRAPH_COMPACT];
+
+const GRAPH: ArgDef = arg("csr_matrix", "The graph.");
+const SEEDS: &str = "The vertices to begin with, of each part that is drawn: vectors of type int64.";
+
+params! {
+    /// Parameters of the operators that draw parts of graphs.
+    pub struct SampleParam {
+        /// The number of arrays that are given.
+        num_args: i32 = required;
+        /// How many edges are followed one after the other.
+        num_hops: i64 = 1;
+        /// How many neighbours of a vertex are drawn, without repetition.
+        num_neighbor: i64 = 2;
+        /// How many vertices a part has at most.
+        max_num_vertices: i64 = 100;
+    }
+}
+
+/// Number of arrays before the seeds: the graph and maybe its weights.
+const fn leading(weighted: bool) -> usize {
+    1 + weighted as usize
+}
+
+/// Number of parts that are drawn.
+fn parts(p: &Params, weighted: bool) -> usize {
+    (p.get::<SampleParam>().num_args as usize).saturating_sub(leading(weighted))
+}
+
+/// Outputs by kind, each for all parts: vertices, graph, weights if there are any, layers.
+fn sample_shape(p: &Params, io: &mut ShapeIo<'_>, weighted: bool) -> Result<()> {
+    let (n, most) = (parts(p, weighted), p.get::<SampleParam>().max_num_vertices);
+    ensure!(n > 0, "no seeds were given: num_args counts the graph and the arrays of seeds");
+    ensure!(most > 0, "max_num_vertices must be positive: {most} was given");
+    let columns = io.ins[0].clone();
+    ensure!(columns.ndim().is_none_or(|n| n == 2), "a graph is a matrix, not an array of shape {columns}");
+    if weighted && columns.ndim().is_some() {
+        io.assign_in(1, &Shape::new(&[columns.dim(1)]))?;
+    }
+    for k in 0..n {
+        io.assign_out(k, &Shape::new(&[most + 1]))?;
+        if columns.ndim().is_some() {
+            io.assign_out(n + k, &Shape::new(&[most, columns.dim(1)]))?;
+        }
+        for kind in 2..2 + leading(weighted) {
+            io.assign_out(kind * n + k, &Shape::new(&[most]))?;
+        }
+    }
+    Ok(())
+}
+
+fn sample_dtype(p: &Params, io: &mut DTypeIo<'_>, weighted: bool) -> Result<()> {
+    let n = parts(p, weighted);
+    let weights = |i: usize, range: std::ops::Range<usize>| weighted && range.contains(&i);
+    for i in 0..io.ins.len() {
+        io.assign_in(i, if weights(i, 1..2) { DType::F32 } else { DType::I64 })?;
+    }
+    for i in 0..io.outs.len() {
+        io.assign_out(i, if weights(i, 2 * n..3 * n) { DType::F32 } else { DType::I64 })?;
+    }
+    Ok(())
+}
+
+fn sample_rule(ins: &[StorageType]) -> Option<StorageType> {
+    (ins.first() == Some(&Csr) && ins[1..].iter().all(|t| *t == Dense)).then_some(Csr)
+}
+
+/// The numbers of vertices in an array, each of them one of `n`.
+fn vertices(array: &Array, n: i64) -> Result<Vec<i64>> {
+    let all = array.dense()?.to_vec::<i64>()?;
+    match all.iter().find(|v| !(0..n).contains(*v)) {
+        Some(v) => Err(Error::Value(format!("vertex {v} is not one of the graph's {n}"))),
+        None => Ok(all),
+    }
+}
+
+/// Runs `f` on the parts of a graph.
+fn with_graph<R>(array: &Array, f: impl FnOnce(Matrix<'_, i64>) -> R) -> Result<R> {
+    let parts = array.sparse()?.parts()?;
+    let [indptr, indices, data] = csr_parts(&parts)?;
+    let (indptr, indices, data) = (indptr.to_vec::<i64>()?, indices.to_vec::<i64>()?, data.to_vec::<i64>()?);
+    Ok(f(Matrix { indptr: &indptr, indices: &indices, data: &data }))
+}
+
+fn sample(call: &SparseCall<'_>, weighted: bool) -> Result<Vec<Array>> {
+    let p = call.ctx.params::<SampleParam>();
+    let (graph, context) = (&call.ins[0], call.ins[0].context());
+    let (rows, columns) = (graph.shape().dim(0), graph.shape().dim(1));
+    ensure!(columns <= rows, "a graph of {rows} vertices has edges to {columns} vertices");
+    let weights = if weighted { Some(call.ins[1].dense()?.to_vec::<f32>()?) } else { None };
+    let count = |name: &str, n: i64| usize::try_from(n).map_err(|_| Error::Value(format!("{name} is negative: {n}")));
+    let sampling = Sampling {
+        hops: count("num_hops", p.num_hops)?,
+        neighbors: count("num_neighbor", p.num_neighbor)?,
+        max_vertices: p.max_num_vertices as usize,
+        weights: weights.as_deref(),
+    };
+    let seeds = call.ins[leading(weighted)..].iter().map(|s| vertices(s, rows)).collect::<Result<Vec<_>>>()?;
+    if let Some(seeds) = seeds.iter().find(|s| s.len() > sampling.max_vertices) {
+        let (given, most) = (seeds.len(), p.max_num_vertices);
+        return Err(Error::Value(format!("{given} seeds are more than max_num_vertices = {most}: raise it")));
+    }
+    let key = call.ctx.random.next_key();
+    let random = Philox::new(key.seed, key.stream);
+    let samples: Vec<Sample> = with_graph(graph, |g| {
+        seeds.iter().enumerate().map(|(k, s)| sampling.run(g, s, &mut random.draws(k as u64))).collect()
+    })?;
+    let (n, most) = (samples.len(), sampling.max_vertices);
+    let padded = |items: &[i64], len: usize, rest: i64| {
+        let mut all = items.to_vec();
+        all.resize(len, rest);
+        new_vector(&all, context).map(Array::Dense)
+    };
+    let mut out = Vec::with_capacity(call.shapes.len());
+    for s in &samples {
+        let mut all = s.vertices.clone();
+        all.resize(most, 0);
+        all.push(s.vertices.len() as i64);
+        out.push(padded(&all, most + 1, 0)?);
+    }
+    for (s, shape) in samples.iter().zip(&call.shapes[n..]) {
+        let mut indptr = s.indptr.clone();
+        indptr.resize(most + 1, s.columns.len() as i64);
+        out.push(new_csr(shape, (indptr, s.columns.clone(), s.edges.clone()), context)?.into());
+    }
+    if let Some(weights) = &weights {
+        for s in &samples {
+            let mut own: Vec<f32> = s.vertices.iter().map(|v| weights[*v as usize]).collect();
+            own.resize(most, 0.0);
+            out.push(new_vector(&own, context)?.into());
+        }
+    }
+    for s in &samples {
+        out.push(padded(&s.layers, most, 0)?);
+    }
+    Ok(out)
+}
+
+pub static UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_uniform_sample")
+    .doc(
+        "Draws a part of a graph for each array of seeds: up to num_neighbor neighbours of every seed, all equally likely, up to as \
+         many of each of these, and so on for num_hops steps, until max_num_vertices vertices are found.\n\n\
+         Outputs, each for all arrays of seeds: the vertices, ascending, then zeros and at the end their number, of shape \
+         (max_num_vertices + 1,); a csr matrix of shape (max_num_vertices, vertices of the graph) whose row i has the drawn edges \
+         of the i-th of these vertices; the steps after which each was found, of shape (max_num_vertices,).",
+    )
+    .variadic("seed_arrays", SEEDS, "num_args")
+    .leading(&[GRAPH])
+    .params::<SampleParam>()
+    .outputs(|p| 3 * parts(p, false))
+    .shape(|p, io| sample_shape(p, io, false))
+    .dtype(|p, io| sample_dtype(p, io, false))
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, false))
+    .random();
+
+pub static NON_UNIFORM_SAMPLE: OpDef = OpDef::new("_contrib_dgl_csr_neighbor_non_uniform_sample")
+    .doc(
+        "As _contrib_dgl_csr_neighbor_uniform_sample, but neighbours are drawn with probabilities in proportion to their weights. \
+         Before the steps there is a further kind of output: the weights of the vertices that were found, of shape \
+         (max_num_vertices,) and type float32.",
+    )
+    .variadic("seed_arrays", SEEDS, "num_args")
+    .leading(&[GRAPH, arg("probability", "The weight of each vertex, not negative, of type float32.")])
+    .params::<SampleParam>()
+    .outputs(|p| 4 * parts(p, true))
+    .shape(|p, io| sample_shape(p, io, true))
+    .dtype(|p, io| sample_dtype(p, io, true))
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(|_, ins, _| sample_rule(ins), |call| sample(call, true))
+    .random();
+
+params! {
+    /// Parameters of `_contrib_dgl_subgraph`.
+    pub struct SubgraphParam {
+        /// The number of arrays that are given.
+        num_args: i32 = required;
+        /// Whether to return the numbers of the edges in the graph too.
+        return_mapping: bool = required;
+    }
+}
+
+/// Square matrices for all parts, twice where the numbers of their edges are wanted.
+fn part_shapes(io: &mut ShapeIo<'_>, sizes: &[i64]) -> Result<()> {
+    (0..io.outs.len()).try_for_each(|k| {
+        let size = sizes[k % sizes.len()];
+        io.assign_out(k, &Shape::new(&[size, size]))
+    })
+}
+
+fn all_int64(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+    (0..io.ins.len()).try_for_each(|i| io.assign_in(i, DType::I64))?;
+    (0..io.outs.len()).try_for_each(|i| io.assign_out(i, DType::I64))
+}
+
+type Edges = (Vec<i64>, Vec<i64>, Vec<i64>);
+
+/// Parts of graphs whose edges are numbered anew, followed by the same with the old numbers where these are wanted.
+fn numbered(call: &SparseCall<'_>, parts: Vec<Edges>, old: bool) -> Result<Vec<Array>> {
+    let context = call.ins[0].context();
+    let anew = |(indptr, columns, edges): &Edges| {
+        let numbers = (0..edges.len() as i64).collect();
+        (indptr.clone(), columns.clone(), numbers)
+    };
+    let fresh: Vec<Edges> = parts.iter().map(anew).collect();
+    let all = fresh.into_iter().chain(parts.into_iter().filter(|_| old));
+    all.zip(call.shapes).map(|(edges, shape)| Ok(new_csr(shape, edges, context)?.into())).collect()
+}
+
+pub static SUBGRAPH: OpDef = OpDef::new("_contrib_dgl_subgraph")
+    .doc(
+        "The parts of a graph that belong to some vertices: for each array of n vertices a csr matrix of shape (n, n) with the edges \
+         among them, numbered from 0 in the order of rows and columns. With return_mapping, as many matrices follow that hold at \
+         the same places the numbers of the edges in the graph.",
+    )
+    .variadic("data", "The vertices of each part, ascending: vectors of type int64.", "num_args")
+    .leading(&[arg("graph", "The graph.")])
+    .params::<SubgraphParam>()
+    .outputs(|p| {
+        let p = p.get::<SubgraphParam>();
+        (p.num_args as usize).saturating_sub(1) * (1 + usize::from(p.return_mapping))
+    })
+    .shape(|_, io| {
+        let sizes: Vec<i64> = io.ins[1..].iter().map(|s| if s.ndim() == Some(1) { s.dim(0) } else { -1 }).collect();
+        ensure!(!sizes.is_empty(), "no vertices were given: num_args counts the graph and the arrays of vertices");
+        part_shapes(io, &sizes)
+    })
+    .dtype(all_int64)
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(|_, ins, _| sample_rule(ins), |call| {
+        let rows = call.ins[0].shape().dim(0);
+        let lists = call.ins[1..].iter().map(|v| vertices(v, rows)).collect::<Result<Vec<_>>>()?;
+        for list in &lists {
+            ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a part must be given in ascending order, each once");
+        }
+        let parts = with_graph(&call.ins[0], |g| {
+            lists.iter().map(|list| between(g, list.iter().map(|v| *v as usize), list)).collect()
+        })?;
+        numbered(call, parts, call.ctx.params::<SubgraphParam>().return_mapping)
+    });
+
+pub static ADJACENCY: OpDef = OpDef::new("_contrib_dgl_adjacency")
+    .doc("The adjacency matrix of a graph: a csr matrix of type float32 with ones where the graph has edges.")
+    .inputs(&[arg("data", "The graph, a csr matrix.")])
+    .dtype(|_, io| io.assign_out(0, DType::F32))
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(
+        |_, ins, _| sample_rule(ins),
+        |call| {
+            let graph = call.ins[0].sparse()?;
+            let parts = graph.parts()?;
+            let [indptr, indices, _] = csr_parts(&parts)?;
+            let ones = vec![1f32; indices.len()];
+            let edges = (indptr.to_vec::<i64>()?, indices.to_vec::<i64>()?, ones);
+            Ok(vec![new_csr(graph.shape(), edges, graph.context())?.into()])
+        },
+    );
+
+params! {
+    /// Parameters of `_contrib_dgl_graph_compact`.
+    pub struct CompactParam {
+        /// The number of arrays that are given.
+        num_args: i32 = required;
+        /// Whether to return the numbers of the edges in the graph too.
+        return_mapping: bool = required;
+        /// The number of vertices of each part.
+        graph_sizes: Tuple<i64> = required;
+    }
+}
+
+pub static GRAPH_COMPACT: OpDef = OpDef::new("_contrib_dgl_graph_compact")
+    .doc(
+        "Parts of a graph as _contrib_dgl_csr_neighbor_uniform_sample draws them, without empty rows and with vertices numbered from \
+         0: for each part of n vertices a csr matrix of shape (n, n) whose edges are numbered from 0. With return_mapping, as many \
+         matrices follow that hold at the same places the numbers of the edges in the graph.",
+    )
+    .variadic(
+        "graph_data",
+        "The csr matrices of all parts, then the vertices of all parts, ascending: vectors of type int64 of which the first \
+         graph_sizes[i] elements count.",
+        "num_args",
+    )
+    .params::<CompactParam>()
+    .outputs(|p| {
+        let p = p.get::<CompactParam>();
+        p.num_args as usize / 2 * (1 + usize::from(p.return_mapping))
+    })
+    .shape(|p, io| {
+        let sizes = &p.get::<CompactParam>().graph_sizes.0;
+        let n = io.ins.len();
+        ensure!(
+            n % 2 == 0 && n / 2 == sizes.len() && n > 0,
+            "{n} arrays and {} sizes were given: each part has a matrix, an array of vertices and a size",
+            sizes.len()
+        );
+        part_shapes(io, sizes)
+    })
+    .dtype(all_int64)
+    .forward(only_csr)
+    .grad(Grad::Zero)
+    .sparse(
+        |_, ins, _| {
+            let (graphs, lists) = ins.split_at(ins.len() / 2);
+            (graphs.iter().all(|t| *t == Csr) && lists.iter().all(|t| *t == Dense)).then_some(Csr)
+        },
+        |call| {
+            let p = call.ctx.params::<CompactParam>();
+            let (graphs, lists) = call.ins.split_at(call.ins.len() / 2);
+            let mut parts = Vec::new();
+            for ((graph, list), size) in graphs.iter().zip(lists).zip(&p.graph_sizes.0) {
+                parts.push(compact(graph, list.dense()?, *size)?);
+            }
+            numbered(call, parts, p.return_mapping)
+        },
+    );
+
+fn compact(graph: &Array, list: &NDArray, size: i64) -> Result<Edges> {
+    let (rows, all) = (graph.shape().dim(0), list.to_vec::<i64>()?);
+    let n = usize::try_from(size).ok().filter(|n| *n <= all.len() && size <= rows).ok_or_else(|| {
+        Error::Value(format!("{size} vertices cannot be taken from {} of a graph of {rows} rows", all.len()))
+    })?;
+    let list = &all[..n];
+    ensure!(list.is_sorted_by(|a, b| a < b), "the vertices of a part must be given in ascending order, each once");
+    let (part, stored) = with_graph(graph, |g| (between(g, 0..n, list), g.indptr[n]))?;
+    ensure!(
+        part.1.len() as i64 == stored,
+        "{} of the part's {stored} edges lead to vertices that are not listed",
+        stored - part.1.len() as i64
+    );
+    Ok(part)
+}
