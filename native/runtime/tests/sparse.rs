@@ -9,7 +9,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::{cast, to_dense};
-use ferromx_runtime::executor::{BoundStored, Executor};
+use ferromx_runtime::executor::{BoundStored, Executor, SimpleBind};
 use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::invoke_stored;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
@@ -142,4 +142,109 @@ fn executors_take_sparse_arguments_and_gradients() {
     executor.backward(std::slice::from_ref(&head), true).unwrap();
     let expected = run("dot", &[("transpose_a", "True")], &[x.into(), head.into()]);
     assert_eq!(to_dense(&gradient).unwrap().to_vec::<f32>().unwrap(), expected);
+}
+
+/// The symbol of an operator on variables, each with a storage type in its attributes if there is one.
+fn on_variables(op: &str, pairs: &[(&str, &str)], inputs: &[(&str, Option<StorageType>)]) -> Symbol {
+    let variable = |(name, storage): &(&str, Option<StorageType>)| {
+        let code = storage.map(|s| (s as i32).to_string());
+        Symbol::variable(name, code.iter().map(|code| ("__storage_type__".to_string(), code.clone())).collect())
+    };
+    let inputs: Vec<Symbol> = inputs.iter().map(variable).collect();
+    AtomicSymbol::new(op, attrs(pairs)).unwrap().compose("op", &inputs, None).unwrap()
+}
+
+/// Storage types of gradients and outputs as MXNet 1.9.1 infers them.
+#[test]
+fn storage_types_are_inferred() {
+    type Case<'a> =
+        (&'a str, &'a [(&'a str, &'a str)], &'a [(&'a [i64], StorageType, bool)], &'a [StorageType], StorageType);
+    let cases: &[Case<'_>] = &[
+        ("dot", &[], &[(&[4, 5], Csr, false), (&[5, 3], RowSparse, true)], &[Dense, RowSparse], Dense),
+        (
+            "Embedding",
+            &[("input_dim", "5"), ("output_dim", "3"), ("sparse_grad", "True")],
+            &[(&[4], Dense, false), (&[5, 3], Dense, true)],
+            &[Dense, RowSparse],
+            Dense,
+        ),
+        (
+            "elemwise_add",
+            &[],
+            &[(&[4, 3], RowSparse, true), (&[4, 3], RowSparse, true)],
+            &[RowSparse, RowSparse],
+            RowSparse,
+        ),
+        ("square", &[], &[(&[4, 3], RowSparse, true)], &[RowSparse], RowSparse),
+        ("exp", &[], &[(&[4, 3], RowSparse, true)], &[Dense], Dense),
+        ("_mul_scalar", &[("scalar", "2")], &[(&[4, 3], Csr, true)], &[Csr], Csr),
+        ("cast_storage", &[("stype", "csr")], &[(&[4, 5], Dense, true)], &[Csr], Csr),
+        ("cast_storage", &[("stype", "default")], &[(&[4, 5], Csr, true)], &[Dense], Dense),
+        (
+            "FullyConnected",
+            &[("num_hidden", "3"), ("no_bias", "True")],
+            &[(&[4, 5], Csr, true), (&[3, 5], Dense, true)],
+            &[Dense, Dense],
+            Dense,
+        ),
+    ];
+    let names = ["x", "w"];
+    for (op, pairs, inputs, gradients, output) in cases {
+        for by_attribute in [false, true] {
+            let of = |storage: StorageType| by_attribute.then_some(storage);
+            let variables: Vec<_> = names.iter().zip(*inputs).map(|(name, x)| (*name, of(x.1))).collect();
+            let symbol = on_variables(op, pairs, &variables);
+            let given = names.iter().zip(*inputs).filter(|_| !by_attribute);
+            let mut how = SimpleBind {
+                shapes: names.iter().zip(*inputs).map(|(name, x)| (name.to_string(), Shape::new(x.0))).collect(),
+                storage_types: given.map(|(name, x)| (name.to_string(), x.1)).collect(),
+                reqs: inputs.iter().map(|x| if x.2 { Req::Write } else { Req::Null }).collect(),
+                ..SimpleBind::default()
+            };
+            let executor = how.bind(&symbol).unwrap();
+            let kinds: Vec<_> = executor.stored_args().iter().map(Array::storage_type).collect();
+            assert_eq!(kinds, inputs.iter().map(|x| x.1).collect::<Vec<_>>(), "{op}");
+            let found = executor.stored_grads().into_iter().map(|g| g.map_or(Dense, |g| g.storage_type()));
+            assert_eq!(found.collect::<Vec<_>>(), *gradients, "gradients of {op} {pairs:?}");
+            assert_eq!(executor.stored_outputs()[0].storage_type(), *output, "output of {op} {pairs:?}");
+        }
+    }
+}
+
+#[test]
+fn sparse_outputs_follow_each_pass_and_gradients_come_back() {
+    let symbol = on_variables("square", &[], &[("x", Some(RowSparse))]);
+    let mut how =
+        SimpleBind { shapes: vec![("x".into(), Shape::new(&[4, 2]))], reqs: vec![Req::Add], ..SimpleBind::default() };
+    let executor = how.bind(&symbol).unwrap();
+    let (x, y) = (executor.stored_args().swap_remove(0), executor.stored_outputs().swap_remove(0));
+    for seed in [3, 4] {
+        let values = numbers(&[4, 2], seed, 3);
+        ferromx_ops::sparse::cast::assign(&x, values.clone().into()).unwrap();
+        executor.forward(true).unwrap();
+        let squares: Vec<f32> = values.to_vec::<f32>().unwrap().iter().map(|v| v * v).collect();
+        assert_eq!(to_dense(&y).unwrap().to_vec::<f32>().unwrap(), squares);
+        let before = to_dense(&executor.stored_grads()[0].clone().unwrap()).unwrap().to_vec::<f32>().unwrap();
+        let head = cast(&NDArray::from_slice(&[1f32; 8], &[4, 2]).unwrap().into(), RowSparse).unwrap();
+        executor.backward_stored(&[head], true).unwrap();
+        let after = to_dense(&executor.stored_grads()[0].clone().unwrap()).unwrap().to_vec::<f32>().unwrap();
+        let added: Vec<f32> = after.iter().zip(&before).map(|(a, b)| a - b).collect();
+        assert_eq!(added, values.to_vec::<f32>().unwrap().iter().map(|v| 2.0 * v).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_storage_type_that_does_not_fit_is_an_error() {
+    let bind = |symbol: &Symbol, dims: &[i64], storage: &[(&str, StorageType)]| {
+        let mut how = SimpleBind {
+            shapes: vec![("x".into(), Shape::new(dims))],
+            storage_types: storage.iter().map(|(n, s)| (n.to_string(), *s)).collect(),
+            reqs: vec![Req::Null],
+            ..SimpleBind::default()
+        };
+        how.bind(symbol).map(|_| ()).unwrap_err().to_string()
+    };
+    let symbol = on_variables("square", &[], &[("x", None)]);
+    assert!(bind(&symbol, &[2, 3, 4], &[("x", Csr)]).contains("x cannot be csr"));
+    assert!(bind(&symbol, &[2, 3], &[("y", Csr)]).contains("there is no argument 'y'"));
 }

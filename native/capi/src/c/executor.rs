@@ -11,7 +11,7 @@ use ferromx_core::storage::Req;
 use ferromx_runtime::executor::{BoundStored, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
 
-use super::args::{arrays, check_groups, id, optional, put, raw, slice, stored, texts};
+use super::args::{check_groups, id, optional, put, raw, slice, stored, texts};
 use super::guard;
 use super::infer::rows;
 use super::number::Number;
@@ -69,11 +69,12 @@ pub(super) struct ArraysOut {
 
 impl ArraysOut {
     pub fn put(self, ret: &mut Ret, executor: &Executor) -> Result<()> {
-        put(self.num_args, executor.args().len() as u32, "num_in_args")?;
-        put(self.args, ret.arrays(executor.args().iter().map(Some)), "in_args")?;
-        put(self.grads, ret.arrays(executor.grads().iter().map(Option::as_ref)), "arg_grads")?;
-        put(self.num_aux, executor.aux().len() as u32, "num_aux_states")?;
-        put(self.aux, ret.arrays(executor.aux().iter().map(Some)), "aux_states")
+        let (args, grads, aux) = (executor.stored_args(), executor.stored_grads(), executor.stored_aux());
+        put(self.num_args, args.len() as u32, "num_in_args")?;
+        put(self.args, ret.arrays(args.iter().map(Some)), "in_args")?;
+        put(self.grads, ret.arrays(grads.iter().map(Option::as_ref)), "arg_grads")?;
+        put(self.num_aux, aux.len() as u32, "num_aux_states")?;
+        put(self.aux, ret.arrays(aux.iter().map(Some)), "aux_states")
     }
 }
 
@@ -99,8 +100,8 @@ fn reshape<D: Number>(
 
 fn backward(handle: ExecutorHandle, n: u32, head_grads: *mut NDArrayHandle, is_train: c_int) -> Result<()> {
     let executor = executor(id(handle))?;
-    let grads = if head_grads.is_null() { Vec::new() } else { arrays(head_grads, n as usize, "head_grads")? };
-    executor.backward(&grads, is_train != 0)
+    let grads = if head_grads.is_null() { Vec::new() } else { stored(head_grads, n as usize, "head_grads")? };
+    executor.backward_stored(&grads, is_train != 0)
 }
 
 /// A foreign pointer that is only ever given back.
@@ -248,9 +249,10 @@ pub extern "C" fn MXExecutorOutputs(handle: ExecutorHandle, out_size: *mut u32, 
     guard(|| {
         let executor = executor(id(handle))?;
         let mut ret = Ret::new();
-        put(out_size, executor.outputs().len() as u32, "out_size")?;
+        let outputs = executor.stored_outputs();
+        put(out_size, outputs.len() as u32, "out_size")?;
         put(out, std::ptr::null_mut(), "out")?;
-        put(out, ret.arrays(executor.outputs().iter().map(Some)), "out")?;
+        put(out, ret.arrays(outputs.iter().map(Some)), "out")?;
         ret.keep("MXExecutorOutputs");
         Ok(())
     })

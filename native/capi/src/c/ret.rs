@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 
 use ferromx_core::error::Result;
-use ferromx_core::ndarray::NDArray;
+use ferromx_core::sparse::Array;
 use ferromx_runtime::imperative::Tensor;
 
 use super::args::{put, raw};
@@ -62,8 +62,11 @@ impl Ret {
     }
 
     /// A list of new array handles, null for `None`.
-    pub fn arrays<'a>(&mut self, items: impl IntoIterator<Item = Option<&'a NDArray>>) -> *mut NDArrayHandle {
-        let handle = |a: &NDArray| raw(insert_tensor(Tensor::new(a.clone())));
+    pub fn arrays<'a, A: Clone + Into<Array> + 'a>(
+        &mut self,
+        items: impl IntoIterator<Item = Option<&'a A>>,
+    ) -> *mut NDArrayHandle {
+        let handle = |a: &A| raw(insert_tensor(Tensor::new(a.clone())));
         self.list(items.into_iter().map(|a| a.map_or(std::ptr::null_mut(), handle)).collect())
     }
 

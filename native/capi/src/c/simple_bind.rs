@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::Req;
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::executor::SimpleBind;
@@ -87,13 +88,15 @@ impl<D: Number> Given<D> {
         let dtypes = (texts(names, n as usize, "provided_arg_dtype_names")?.into_iter().zip(codes))
             .filter(|(_, code)| **code != -1)
             .map(|(name, code)| Ok((name, dtype_of_code(*code)?)));
-        let (n, _, storage_types) = self.storage_types;
-        if let Some(t) = slice(storage_types, n as usize, "provided_arg_stypes")?.iter().find(|t| **t > 0) {
-            return Err(Error::Unsupported(format!("storage type {t} is not supported: use 0, default")));
-        }
+        let (n, names, codes) = self.storage_types;
+        let codes = slice(codes, n as usize, "provided_arg_stypes")?;
+        let storage_types = (texts(names, n as usize, "provided_arg_stype_names")?.into_iter().zip(codes))
+            .filter(|(_, code)| **code != -1)
+            .map(|(name, code)| Ok((name, StorageType::from_code(*code)?)));
         let mut how = SimpleBind {
             shapes: shapes.collect(),
             dtypes: dtypes.collect::<Result<_>>()?,
+            storage_types: storage_types.collect::<Result<_>>()?,
             reqs: requests(&s.list_arguments(), self.reqs.0, self.reqs.1, self.reqs.2)?,
             shared: shared.as_deref(),
             shared_args: texts(self.shared_args.1, self.shared_args.0 as usize, "shared_arg_name_list")?,

@@ -1,14 +1,18 @@
 //! Binding with arrays that are made for the purpose, or shared with another executor.
 
+use std::collections::HashMap;
+
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 
-use super::{Bound, Executor};
+use super::{BoundStored, Executor};
+use crate::passes::storage::{Storage, infer_storage};
 use crate::symbol::Symbol;
 use crate::symbol_infer::{infer_dtypes, infer_shapes};
 
@@ -19,6 +23,9 @@ pub struct SimpleBind<'a> {
     pub shapes: Vec<(String, Shape)>,
     /// Element types of arguments by name; the others are inferred, or 32-bit floats.
     pub dtypes: Vec<(String, DType)>,
+    /// Storage types of arguments by name; the others are what their attribute `__storage_type__` says, or dense. Those of gradients
+    /// and outputs are inferred.
+    pub storage_types: Vec<(String, StorageType)>,
     /// Gradient requests in the order of the arguments.
     pub reqs: Vec<Req>,
     /// An executor to share memory with, and its auxiliary states.
@@ -31,7 +38,7 @@ pub struct SimpleBind<'a> {
     pub context: Context,
 }
 
-impl<'a> SimpleBind<'a> {
+impl SimpleBind<'_> {
     /// Infers shapes and types, makes arrays of zeros where none are shared, and binds.
     ///
     /// # Errors
@@ -42,43 +49,46 @@ impl<'a> SimpleBind<'a> {
         let types = infer_dtypes(symbol, &self.dtypes)?;
         let names = symbol.list_arguments();
         ensure!(self.reqs.len() == names.len(), "{} gradient requests for {} arguments", self.reqs.len(), names.len());
+        let wanted: Vec<bool> = self.reqs.iter().map(|r| *r != Req::Null).collect();
+        let storage = infer_storage(symbol, &self.storage_types, &wanted)?;
+        let of = |list: fn(&Storage) -> &Vec<StorageType>, i: usize| {
+            storage.as_ref().map_or(StorageType::Default, |storage| list(storage)[i])
+        };
+        let shared = self.shared.map(Shared::of).unwrap_or_default();
         let (mut args, mut grads, mut aux) = (Vec::new(), Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
             let (shape, dtype) = (&shapes.args[i], types.args[i].unwrap_or(DType::F32));
-            let shared = self.shared_argument(name);
-            let array = match shared.and_then(|(executor, k)| executor.args.get(k)) {
-                Some(array) => same(name, array, shape, dtype)?,
-                None => self.argument(name, shape, dtype)?,
-            };
-            grads.push(match (self.reqs[i], shared.and_then(|(executor, k)| executor.grads.get(k)?.as_ref())) {
+            let of_old = shared.args.get(name).filter(|_| self.shared_args.contains(name));
+            let storage = of(|s| &s.grads, i);
+            grads.push(match (self.reqs[i], of_old.and_then(|(_, grad)| grad.as_ref())) {
                 (Req::Null, _) => None,
-                (_, Some(grad)) => Some(same(name, grad, shape, dtype)?),
-                (_, None) => Some(NDArray::zeros(shape, dtype, self.context)?),
+                (_, Some(grad)) => Some(same(name, grad, shape, dtype, storage)?),
+                (_, None) => Some(zeros(name, shape, dtype, storage, self.context)?),
             });
-            args.push(array);
+            let storage = of(|s| &s.args, i);
+            args.push(match of_old {
+                Some((array, _)) => same(name, array, shape, dtype, storage)?,
+                None if storage == StorageType::Default => self.argument(name, shape, dtype)?.into(),
+                None => zeros(name, shape, dtype, storage, self.context)?,
+            });
         }
         for (i, name) in symbol.list_auxiliary_states().iter().enumerate() {
             let (shape, dtype) = (&shapes.aux[i], types.aux[i].unwrap_or(DType::F32));
-            aux.push(match self.shared.and_then(|e| e.aux.get(position(&e.symbol.list_auxiliary_states(), name)?)) {
-                Some(array) => same(name, array, shape, dtype)?,
-                None => zeros(name, shape, dtype, self.context)?,
+            let storage = of(|s| &s.aux, i);
+            aux.push(match shared.aux.get(name) {
+                Some(array) => same(name, array, shape, dtype, storage)?,
+                None => zeros(name, shape, dtype, storage, self.context)?,
             });
         }
-        Executor::bind(symbol, self.context, Bound { args, grads, reqs: self.reqs.clone(), aux }, self.shared)
-    }
-
-    /// Where an argument that is to be shared lies in the other executor.
-    fn shared_argument(&self, name: &str) -> Option<(&'a Executor, usize)> {
-        let executor = self.shared?;
-        self.shared_args.iter().any(|n| n == name).then_some(())?;
-        Some((executor, position(&executor.symbol.list_arguments(), name)?))
+        let bound = BoundStored { args, grads, reqs: self.reqs.clone(), aux };
+        Executor::bind_stored(symbol, self.context, bound, self.shared)
     }
 
     /// An argument of its own, in the buffer's memory if there is a buffer.
     fn argument(&mut self, name: &str, shape: &Shape, dtype: DType) -> Result<NDArray> {
         let is_shared = self.shared_args.iter().any(|n| n == name);
         let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
-            return zeros(name, shape, dtype, self.context);
+            return dense_zeros(name, shape, dtype, self.context);
         };
         let known = buffer.iter().position(|(n, _)| n == name);
         if let Some(array) = known.map(|i| &buffer[i].1)
@@ -88,7 +98,7 @@ impl<'a> SimpleBind<'a> {
         {
             return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), dtype);
         }
-        let array = zeros(name, shape, dtype, self.context)?;
+        let array = dense_zeros(name, shape, dtype, self.context)?;
         match known {
             Some(i) => buffer[i].1 = array.clone(),
             None => buffer.push((name.to_string(), array.clone())),
@@ -97,22 +107,51 @@ impl<'a> SimpleBind<'a> {
     }
 }
 
-fn position(names: &[String], name: &str) -> Option<usize> {
-    names.iter().position(|n| n == name)
+/// The arrays of another executor by name: arguments with their gradients, and auxiliary states.
+#[derive(Default)]
+struct Shared {
+    args: HashMap<String, (Array, Option<Array>)>,
+    aux: HashMap<String, Array>,
 }
 
-fn zeros(name: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+impl Shared {
+    fn of(executor: &Executor) -> Shared {
+        let (names, aux) = (executor.symbol.list_arguments(), executor.symbol.list_auxiliary_states());
+        let arrays = executor.stored_args().into_iter().zip(executor.stored_grads());
+        Shared {
+            args: names.into_iter().zip(arrays).collect(),
+            aux: aux.into_iter().zip(executor.stored_aux()).collect(),
+        }
+    }
+}
+
+fn zeros(name: &str, shape: &Shape, dtype: DType, storage: StorageType, context: Context) -> Result<Array> {
+    if storage == StorageType::Default {
+        return Ok(dense_zeros(name, shape, dtype, context)?.into());
+    }
+    ensure_known(name, shape)?;
+    let array = SparseArray::zeros(storage, shape, dtype, context);
+    Ok(array.map_err(|e| Error::Value(format!("{name} cannot be {storage}: {e}")))?.into())
+}
+
+fn ensure_known(name: &str, shape: &Shape) -> Result<()> {
     ensure!(shape.is_known(), "the shape of {name} cannot be inferred (known so far: {shape}): give it to simple_bind");
+    Ok(())
+}
+
+fn dense_zeros(name: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+    ensure_known(name, shape)?;
     NDArray::zeros(shape, dtype, context)
 }
 
 /// A shared array, if it is what is needed.
-fn same(name: &str, array: &NDArray, shape: &Shape, dtype: DType) -> Result<NDArray> {
+fn same(name: &str, array: &Array, shape: &Shape, dtype: DType, storage: StorageType) -> Result<Array> {
     ensure!(
-        array.shape() == shape && array.dtype() == dtype,
-        "{name} is {} {} in the shared executor, but {shape} {dtype} is needed: shared arrays must be alike",
+        array.shape() == shape && array.dtype() == dtype && array.storage_type() == storage,
+        "{name} is {} {} ({}) in the shared executor, but {shape} {dtype} ({storage}) is needed: shared arrays must be alike",
         array.shape(),
-        array.dtype()
+        array.dtype(),
+        array.storage_type()
     );
     Ok(array.clone())
 }

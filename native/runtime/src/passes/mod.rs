@@ -6,3 +6,4 @@ pub mod epilogue;
 pub mod gradient;
 pub mod infer;
 pub mod plan_memory;
+pub mod storage;

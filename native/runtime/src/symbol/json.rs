@@ -114,7 +114,7 @@ impl Symbol {
             return Err(bad(format!("graphs inside of operators are nested more than {MAX_DEPTH} deep")));
         }
         let list = root["nodes"].as_array().ok_or_else(|| bad("the field 'nodes' is missing"))?;
-        let mut nodes: Vec<Arc<Node>> = Vec::with_capacity(list.len());
+        let mut nodes: Vec<Symbol> = Vec::with_capacity(list.len());
         for (i, raw) in list.iter().enumerate() {
             let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
             let node = read_node(raw, name, version, &nodes, depth, outputs_of(root, i)).map_err(|e| {
@@ -137,20 +137,39 @@ fn bad(what: impl std::fmt::Display) -> Error {
 }
 
 /// `[node, output, version]`; old files leave out the version.
-fn read_entry(value: &Value, nodes: &[Arc<Node>]) -> Result<NodeEntry> {
+fn read_entry(value: &Value, nodes: &[Symbol]) -> Result<NodeEntry> {
     let number = |i: usize| value.get(i).and_then(Value::as_u64).map(|x| x as usize);
     let (Some(id), Some(index)) = (number(0), number(1)) else {
         return Err(bad(format!("{value} is no reference to a node; [node, output, version] was expected")));
     };
     let node = nodes.get(id).ok_or_else(|| bad(format!("node {id} is referred to before it is defined")))?;
-    if index >= node.num_outputs() {
-        return Err(bad(format!(
-            "output {index} of node '{}' is referred to, but it has {}",
-            node.name,
-            node.num_outputs()
+    node.outputs.get(index).cloned().ok_or_else(|| {
+        let (name, count) = (node.outputs.first().map_or("", |e| e.node.name.as_str()), node.outputs.len());
+        bad(format!("output {index} of node '{name}' is referred to, but it has {count}"))
+    })
+}
+
+/// All outputs of a node, hidden ones included.
+fn whole(node: Node) -> Symbol {
+    let node = Arc::new(node);
+    Symbol { outputs: (0..node.num_outputs() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
+}
+
+/// Nodes that oneDNN's backend of MXNet puts in place of a part of a graph, which they keep.
+const REWRITTEN: [&str; 2] = ["_sg_mkldnn_conv", "_sg_mkldnn_fully_connected"];
+
+/// The part of a graph that such a node stands for, in its place.
+fn restored(op: &str, name: &str, attrs: &Attrs, inputs: &[NodeEntry], graphs: &[Symbol]) -> Result<Symbol> {
+    if attrs.get("quantized").is_some_and(|q| q.eq_ignore_ascii_case("true") || q == "1") {
+        return Err(Error::Unsupported(format!(
+            "{op} holds 8-bit integers in a form of oneDNN's own: load the model from before it was quantized, and quantize that"
         )));
     }
-    Ok(NodeEntry { node: node.clone(), index: index as u32 })
+    let [graph] = graphs else {
+        return Err(bad(format!("{op} keeps one graph, but there are {}", graphs.len())));
+    };
+    let inputs: Vec<Symbol> = inputs.iter().map(|e| Symbol { outputs: vec![e.clone()] }).collect();
+    graph.substitute(&inputs, None)?.renamed(name)
 }
 
 /// The number of outputs of node `i`, as `node_row_ptr` tells it, else the largest number that anything refers to.
@@ -167,14 +186,7 @@ fn outputs_of(root: &Value, i: usize) -> usize {
     (of_node.max().unwrap_or(0).min(MOST_OUTPUTS - 1) + 1) as usize
 }
 
-fn read_node(
-    raw: &Value,
-    name: &str,
-    version: i64,
-    nodes: &[Arc<Node>],
-    depth: usize,
-    outputs: usize,
-) -> Result<Arc<Node>> {
+fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usize, outputs: usize) -> Result<Symbol> {
     let op = raw["op"].as_str().ok_or_else(|| bad("the field 'op' is missing"))?;
     let mut attrs = Attrs::new();
     for field in ["param", "attr", "attrs"] {
@@ -188,17 +200,20 @@ fn read_node(
     let mut inputs = list.iter().map(|v| read_entry(v, nodes)).collect::<Result<Vec<_>>>()?;
     if op == "null" {
         return match inputs.is_empty() {
-            true => Ok(Node::variable(name, attrs)),
+            true => Ok(Symbol::of_variable(Node::variable(name, attrs))),
             false => Err(bad("a variable has inputs")),
         };
+    }
+    let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
+    if REWRITTEN.contains(&op) {
+        return restored(op, name, &attrs, &inputs, &graphs);
     }
     let (op, def) = registry::find(op)?;
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
     legacy_json::move_attrs_of_arguments(def, &mut attrs, &inputs);
-    let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
     // Auxiliary states are the last inputs, and the third number of a reference says how often its target was changed.
     let states = list.iter().rev().take_while(|e| e[2].as_u64().is_some_and(|changes| changes > 0)).count();
     let stored = Stored { inputs: inputs.len(), states: (inputs.len() - states..inputs.len()).collect(), outputs };
@@ -209,7 +224,7 @@ fn read_node(
     if inputs.len() != expected {
         return Err(bad(format!("{op} takes {expected} inputs, but there are {}", inputs.len())));
     }
-    Ok(Arc::new(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
+    Ok(whole(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }))
 }
 
 #[cfg(test)]
@@ -225,6 +240,34 @@ mod tests {
         assert_eq!(back.to_json(), text);
         assert_eq!(back.list_arguments(), ["x"]);
         assert_eq!(back.internals().list_outputs(), ["x", "r_output"]);
+    }
+
+    /// What MXNet writes of a convolution with an activation when its backend for oneDNN has rewritten it.
+    #[test]
+    fn parts_that_a_backend_rewrote_are_put_back() {
+        let variable = |name: &str| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}"#);
+        let part = format!(
+            r#"{{"nodes": [{}, {}, {{"op": "Convolution", "name": "c", "attrs": {{"kernel": "(1, 1)", "num_filter": "2",
+                "no_bias": "True"}}, "inputs": [[0, 0, 0], [1, 0, 0]]}}, {{"op": "Activation", "name": "a",
+                "attrs": {{"act_type": "relu"}}, "inputs": [[2, 0, 0]]}}], "arg_nodes": [0, 1], "heads": [[3, 0, 0]]}}"#,
+            variable("data0"),
+            variable("c_weight0")
+        );
+        let file = |attrs: &str| {
+            format!(
+                r#"{{"nodes": [{}, {}, {{"op": "_sg_mkldnn_conv", "name": "sg", "attrs": {{{attrs}}}, "inputs": [[0, 0, 0], [1, 0, 0]],
+                    "subgraphs": [{part}]}}, {{"op": "Flatten", "name": "f", "inputs": [[2, 0, 0]]}}], "arg_nodes": [0, 1],
+                    "heads": [[2, 0, 0], [3, 0, 0]], "attrs": {{"mxnet_version": ["int", 10901]}}}}"#,
+                variable("data"),
+                variable("c_weight")
+            )
+        };
+        let s = Symbol::from_json(&file(r#""with_act": "true""#)).unwrap();
+        assert_eq!(s.list_inputs(), ["data", "c_weight"]);
+        assert_eq!(s.list_outputs(), ["sg_output", "f_output"]);
+        assert_eq!(s.internals().list_outputs(), ["data", "c_weight", "c_output", "sg_output", "f_output"]);
+        let e = Symbol::from_json(&file(r#""quantized": "true""#)).map(|_| ()).unwrap_err().to_string();
+        assert!(e.contains("from before it was quantized"), "{e}");
     }
 
     #[test]
