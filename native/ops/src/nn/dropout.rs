@@ -52,7 +52,16 @@ pub static DROPOUT: OpDef = OpDef::new("Dropout")
     .output_names_by(|_| vec!["output".into(), "mask".into()])
     .shape(infer_shape)
     .forward(forward)
-    .grad(Grad::Kernel(Backward::new(backward).outputs(Deps::Some(&[1])).inplace(&[(0, 0)]), None))
+    .grad(Grad::Kernel(
+        Backward::new(backward).outputs(Deps::Some(&[1])).inplace(&[(0, 0)]),
+        Some(|_, n| {
+            // The graph does not say whether it is run in training; without anything to drop that does not matter.
+            if n.params.get::<DropoutParam>().p > 0.0 {
+                return Err(Error::NotDifferentiable("Dropout with p > 0 (a second time)".into()));
+            }
+            Ok(vec![Some(n.ograds[0])])
+        }),
+    ))
     .inplace(&[(0, 0)])
     .random();
 

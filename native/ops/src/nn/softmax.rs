@@ -2,8 +2,8 @@
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::ensure;
-use ferromx_core::error::Result;
-use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{FloatDType, Params};
@@ -16,6 +16,8 @@ use ferromx_kernels::softmax::{
     Lengths, SoftmaxKind, SoftmaxShape, cross_entropy_backward, cross_entropy_forward, softmax_backward,
     softmax_forward,
 };
+
+use crate::elemwise::family::Graph;
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&SOFTMAX, &LOG_SOFTMAX, &SOFTMIN, &SOFTMAX_ACTIVATION, &SOFTMAX_CROSS_ENTROPY];
@@ -56,7 +58,7 @@ pub static SOFTMAX: OpDef = OpDef::new("softmax")
         Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::Softmax, ins, outs))
             .inputs(Deps::Some(&[1]))
             .outputs(Deps::All),
-        None,
+        Some(|graph, n| composed(graph, n, SoftmaxKind::Softmax)),
     ));
 
 /// Logarithm of softmax.
@@ -70,7 +72,7 @@ pub static LOG_SOFTMAX: OpDef = OpDef::new("log_softmax")
     .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::LogSoftmax, ins, outs))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::LogSoftmax, ins, outs)).outputs(Deps::All),
-        None,
+        Some(|graph, n| composed(graph, n, SoftmaxKind::LogSoftmax)),
     ));
 
 /// Softmax of the negative.
@@ -83,8 +85,33 @@ pub static SOFTMIN: OpDef = OpDef::new("softmin")
     .forward(|ctx, ins, outs| along_axis(ctx, SoftmaxKind::Softmin, ins, outs))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| along_axis_backward(ctx, SoftmaxKind::Softmin, ins, outs)).outputs(Deps::All),
-        None,
+        Some(|graph, n| composed(graph, n, SoftmaxKind::Softmin)),
     ));
+
+/// The gradients made of operators: y (g - sum(g y)) of softmax y, g - exp(y) sum(g) of its logarithm, over the temperature.
+fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, kind: SoftmaxKind) -> Result<Vec<Option<Entry>>> {
+    let p = n.params.get::<SoftmaxParam>();
+    if p.dtype.is_some() {
+        let what = "softmax with dtype (a second time): convert its input with Cast instead";
+        return Err(Error::NotDifferentiable(what.into()));
+    }
+    let mut g = Graph(graph);
+    let (axis, dy, y) = (p.axis.to_string(), n.ograds[0], n.outputs[0]);
+    let total = |g: &mut Graph<'_>, x| g.0.apply1("sum", &[x], &[("axis", axis.as_str()), ("keepdims", "True")]);
+    let dx = if kind == SoftmaxKind::LogSoftmax {
+        let (sum, softmax) = (total(&mut g, dy)?, g.op("exp", y)?);
+        let share = g.op2("broadcast_mul", softmax, sum)?;
+        g.sub(dy, share)?
+    } else {
+        let product = g.mul(dy, y)?;
+        let sum = total(&mut g, product)?;
+        let rest = g.op2("broadcast_sub", dy, sum)?;
+        g.mul(y, rest)?
+    };
+    let sign = if kind == SoftmaxKind::Softmin { -1.0 } else { 1.0 };
+    let dx = g.scale(dx, sign / p.temperature.unwrap_or(1.0))?;
+    Ok(std::iter::once(Some(dx)).chain(n.inputs[1..].iter().map(|_| None)).collect())
+}
 
 fn uses_length(p: &Params) -> bool {
     p.get::<SoftmaxParam>().use_length == Some(true)

@@ -1,8 +1,8 @@
 //! Sums, products, means, extremes, and their positions over axes.
 
 use ferromx_core::dtype::{DType, bf16, f16};
-use ferromx_core::error::Result;
-use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{OpParams, Params, ShapeOrNone, SumDType};
@@ -15,7 +15,7 @@ use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, Number, Prod, Reducer, Sum};
 
 use super::{elements, elements_mut, lanes_or_bool};
-use crate::elemwise::family::{Binary, NUMERIC, lanes};
+use crate::elemwise::family::{Binary, Graph, NUMERIC, lanes};
 use crate::elemwise::formulas::{Equal, Mul};
 use crate::reduce::axes::{Axes, kept, spread, times_spread};
 use crate::reduce::sums::{AnyLane, Plain, products_of_others};
@@ -156,7 +156,7 @@ pub static SUM: OpDef = OpDef::new("_np_sum")
             let axes = axes_of::<SumParam>(ctx, outs[0].shape())?;
             spread_scaled(ctx, &ins[0], 1.0, &axes, &mut outs[0])
         }),
-        None,
+        Some(|graph, n| composed(graph, n, false)),
     ));
 
 pub static PROD: OpDef = OpDef::new("_np_prod")
@@ -189,8 +189,23 @@ pub static MEAN: OpDef = OpDef::new("_npi_mean")
             let count: i64 = axes.iter().map(|a| outs[0].shape().dim(*a)).product();
             spread_scaled(ctx, &ins[0], 1.0 / count.max(1) as f64, &axes, &mut outs[0])
         }),
-        None,
+        Some(|graph, n| composed(graph, n, true)),
     ));
+
+/// The gradient of a sum or mean made of operators: the output's gradient, repeated along the reduced axes.
+fn composed(graph: &mut dyn GradGraph, n: &GradNode<'_>, mean: bool) -> Result<Vec<Option<Entry>>> {
+    if n.params.get::<SumParam>().dtype.is_some() {
+        let what = "a reduction with dtype (a second time): convert its input with Cast instead";
+        return Err(Error::NotDifferentiable(what.into()));
+    }
+    let mut g = Graph(graph);
+    let axis = n.attrs.iter().find(|(name, _)| *name == "axis").map_or("None", |(_, axis)| axis);
+    let counts = g.op("ones_like", n.inputs[0])?;
+    let counts = g.0.apply1("_np_sum", &[counts], &[("axis", axis), ("keepdims", "True")])?;
+    let share = g.op2("reshape_like", n.ograds[0], counts)?;
+    let share = if mean { g.div(share, counts)? } else { share };
+    Ok(vec![Some(g.op2("broadcast_like", share, n.inputs[0])?)])
+}
 
 fn sum_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match (p.get::<SumParam>().dtype, io.ins[0]) {
