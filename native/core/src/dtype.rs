@@ -130,8 +130,8 @@ element! {
     f64 => F64, |x| x, x, f64::from(x), x as f32;
     f16 => F16, |x| f16::from_f64(x), x.to_f64(), f16::from_f32(x), x.to_f32();
     bf16 => BF16, |x| bf16::from_f64(x), x.to_f64(), bf16::from_f32(x), x.to_f32();
-    u8 => U8, |x| wrap(x) as u8, f64::from(x), wrap(f64::from(x)) as u8, f32::from(x);
-    i8 => I8, |x| wrap(x) as i8, f64::from(x), wrap(f64::from(x)) as i8, f32::from(x);
+    u8 => U8, |x| wrap(x) as u8, f64::from(x), x as i32 as u8, f32::from(x);
+    i8 => I8, |x| wrap(x) as i8, f64::from(x), x as i32 as i8, f32::from(x);
     i32 => I32, |x| x as i32, f64::from(x), x as i32, x as f32;
     i64 => I64, |x| x as i64, x as f64, x as i64, x as f32;
     bool => Bool, |x| x != 0.0, f64::from(u8::from(x)), x != 0.0, f32::from(u8::from(x));

@@ -114,11 +114,37 @@ pub fn unravel<T: Load<i64> + Store<i64>>(numbers: &[T], lengths: &[i64], out: &
     par::parallel_rows(out, n, 1, |axis, out| {
         let after: i64 = lengths[axis..].iter().product();
         let own = axis.checked_sub(1).map(|axis| lengths[axis]);
-        for (out, number) in out.iter_mut().zip(numbers) {
-            let place = number.lane() / after;
-            *out = T::element(own.map_or(place, |len| place % len));
+        let mut lanes = [0i64; UNRAVELLED];
+        for (out, numbers) in out.chunks_mut(UNRAVELLED).zip(numbers.chunks(UNRAVELLED)) {
+            let lanes = &mut lanes[..numbers.len()];
+            T::load(numbers, lanes);
+            unravel_axis(lanes, after, own);
+            <T as Store<i64>>::store(lanes, out);
         }
     });
+}
+
+/// Numbers that are converted together.
+const UNRAVELLED: usize = 512;
+
+crate::simd::per_isa! {
+    /// The coordinates along one axis, of length `own` unless it is the first; a step on it is `after` elements.
+    fn unravel_axis(numbers: &mut [i64], after: i64, own: Option<i64>) {
+        // Quotients in double precision are exact: those of such numbers are never so close below an integer that they round to it.
+        let small = numbers.iter().fold(0, |all, n| all | n.unsigned_abs()) < 1 << 30;
+        if small {
+            let (step, turn) = (after as f64, own.unwrap_or(i64::MAX) as f64);
+            for number in numbers {
+                let place = (f64::from(*number as i32) / step).trunc();
+                *number = i64::from((place - (place / turn).trunc() * turn) as i32);
+            }
+            return;
+        }
+        for number in numbers {
+            let place = *number / after;
+            *number = own.map_or(place, |len| place % len);
+        }
+    }
 }
 
 /// The coordinates along `axes` of all elements of an array of the given shape, in row-major order.
@@ -147,6 +173,27 @@ pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows
     if dst.is_empty() {
         return;
     }
+    if outer == 1 {
+        // The rows of one array need no quotients.
+        let grain = (GRAIN / inner).max(1);
+        return par::parallel_rows(dst, inner * grain, 1, |chunk, dst| {
+            let rows = &rows[chunk * grain..];
+            match inner {
+                1 => dst.iter_mut().zip(rows).for_each(|(d, row)| *d = src[*row]),
+                2 => gather_short::<T, 2>(src, rows, dst),
+                3 => gather_short::<T, 3>(src, rows, dst),
+                4 => gather_short::<T, 4>(src, rows, dst),
+                5 => gather_short::<T, 5>(src, rows, dst),
+                6 => gather_short::<T, 6>(src, rows, dst),
+                8 => gather_short::<T, 8>(src, rows, dst),
+                _ => {
+                    for (dst, row) in dst.chunks_exact_mut(inner).zip(rows) {
+                        dst.copy_from_slice(&src[row * inner..(row + 1) * inner]);
+                    }
+                }
+            }
+        });
+    }
     if inner == 1 {
         let width = rows.len();
         return par::parallel_rows(dst, width.min(GRAIN), 1, |chunk, dst| {
@@ -160,6 +207,12 @@ pub fn gather<T: Item>(src: &[T], (outer, n, inner): (usize, usize, usize), rows
         let from = (i / rows.len() * n + rows[i % rows.len()]) * inner;
         dst.copy_from_slice(&src[from..from + inner]);
     });
+}
+
+/// The rows of `N` elements with these numbers.
+fn gather_short<T: Item, const N: usize>(src: &[T], rows: &[usize], dst: &mut [T]) {
+    let src = src.as_chunks::<N>().0;
+    dst.as_chunks_mut::<N>().0.iter_mut().zip(rows).for_each(|(dst, row)| *dst = src[*row]);
 }
 
 /// Writes `src` row i to `dst` row `rows[i]` of `inner` elements; of several for one row the last stays.
@@ -291,6 +344,33 @@ pub fn select<B: Element, T: Element>(condition: &[B], inner: usize, x: Src<'_, 
 mod tests {
     use super::*;
     use crate::par::{num_threads, set_num_threads};
+
+    #[test]
+    fn coordinates_of_numbers_of_any_size_and_sign() {
+        let numbers: Vec<i64> = (-700..700).chain([1 << 40, (1 << 40) + 41, -(1 << 33), i64::MAX]).collect();
+        for (numbers, lengths) in [(&numbers[..1400], [6, 7]), (&numbers[..], [6, 7]), (&numbers[..1400], [1, 1 << 35])]
+        {
+            let n = numbers.len();
+            let mut out = vec![0i64; 3 * n];
+            unravel(numbers, &lengths, &mut out);
+            for (i, number) in numbers.iter().enumerate() {
+                let step = lengths[0] * lengths[1];
+                let want = [number / step, number / lengths[1] % lengths[0], number % lengths[1]];
+                assert_eq!([out[i], out[n + i], out[2 * n + i]], want, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn short_rows_and_long_ones_are_gathered() {
+        for inner in [1, 3, 16, 17, 40] {
+            let src: Vec<i32> = (0..5 * inner as i32).collect();
+            let rows: Vec<usize> = (0..3000).map(|i| i * 7 % 5).collect();
+            let mut dst = vec![0; rows.len() * inner];
+            gather(&src, (1, 5, inner), &rows, &mut dst);
+            assert!(dst.iter().enumerate().all(|(i, d)| *d == src[rows[i / inner] * inner + i % inner]), "{inner}");
+        }
+    }
 
     #[test]
     fn indices_outside_are_clipped_wrapped_or_refused() {

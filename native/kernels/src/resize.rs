@@ -77,6 +77,17 @@ pub fn bilinear_resize<T: Real>(shape: &Resize, align_corners: bool, x: &[T], y:
         let image = &x[i / out_height * plane..];
         let row = rows[i % out_height];
         let line = |r: usize| &image[r * width..(r + 1) * width];
+        if 4 * out_width < width {
+            // Few of the row's pixels count.
+            let (upper, lower) = (line(row.first), line(row.second));
+            let blended =
+                |c: usize| T::Acc::of(upper[c]) * (T::Acc::one() - row.weight) + T::Acc::of(lower[c]) * row.weight;
+            for (y, at) in y.iter_mut().zip(&columns) {
+                let (a, b) = (blended(at.first), blended(at.second));
+                *y = (a + (b - a) * at.weight).store();
+            }
+            return;
+        }
         with_scratch(width, |blend: &mut [T::Acc]| {
             between(row.weight, line(row.first), line(row.second), blend);
             for (y, at) in y.iter_mut().zip(&columns) {
@@ -242,6 +253,31 @@ pub fn nearest_resize_backward<T: Real>(shape: &Resize, y_grad: &[T], x_grad: &m
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_columns_are_those_of_many() {
+        let (height, width) = (7, 40);
+        let x: Vec<f32> = (0..2 * height * width).map(|i| ((i * 37) % 101) as f32 / 8.0).collect();
+        for align in [true, false] {
+            let mut few = vec![0f32; 2 * 3 * 5];
+            bilinear_resize(&Resize { input: [height, width], output: [3, 5] }, align, &x, &mut few);
+            for (i, y) in few.iter().enumerate() {
+                let (plane, row, column) = (i / 15, i / 5 % 3, i % 5);
+                let at = |i: usize, n: usize, m: usize| match align {
+                    true => i as f64 * (n - 1) as f64 / (m - 1) as f64,
+                    false => ((i as f64 + 0.5) * n as f64 / m as f64 - 0.5).max(0.0),
+                };
+                let (r, c) = (at(row, height, 3), at(column, width, 5));
+                let pixel = |r: f64, c: f64| {
+                    let (r, c) = ((r as usize).min(height - 1), (c as usize).min(width - 1));
+                    f64::from(x[(plane * height + r) * width + c])
+                };
+                let line = |r: f64| pixel(r, c) * (1.0 - c.fract()) + pixel(r, c + 1.0) * c.fract();
+                let want = line(r) * (1.0 - r.fract()) + line(r + 1.0) * r.fract();
+                assert!((f64::from(*y) - want).abs() < 1e-5, "{align} {i}: {y} instead of {want}");
+            }
+        }
+    }
 
     #[test]
     fn corners_and_edges() {

@@ -7,6 +7,8 @@ use num_traits::Zero;
 
 /// Elements that make a chunk of parallel work.
 const CHUNK: usize = 1 << 14;
+/// Lines up to this length are copied faster element by element than by a call.
+const SHORT: usize = 16;
 
 /// The elements of a line of a plane that a tap reads for a line of outputs.
 struct Line {
@@ -51,14 +53,15 @@ pub fn im2col<T: Real>(shape: &ConvShape, x: &[T], columns: &mut [T]) {
     let (taps, pixels, plane, width) = (shape.taps(), shape.output_plane(), shape.input_plane(), shape.output()[2]);
     assert_eq!(x.len(), shape.input_len(), "elements of the images of {shape:?}");
     assert_eq!(columns.len(), shape.batch * shape.in_channels * taps * pixels, "elements of the columns of {shape:?}");
+    let lines: Vec<Vec<Line>> = (0..taps).map(|tap| shape.lines(tap).collect()).collect();
     parallel_rows(columns, pixels, CHUNK.div_ceil(pixels.max(1)), |row, columns| {
         let image = &x[row / taps * plane..][..plane];
-        for line in shape.lines(row % taps) {
+        for line in &lines[row % taps] {
             let to = &mut columns[line.output * width..(line.output + 1) * width];
             to[..line.inside.start].fill(T::default());
             to[line.inside.end..].fill(T::default());
             let to = &mut to[line.inside.clone()];
-            if shape.stride[2] == 1 {
+            if shape.stride[2] == 1 && to.len() > SHORT {
                 to.copy_from_slice(&image[line.first..][..to.len()]);
             } else {
                 let from = image[line.first..].iter().step_by(shape.stride[2]);
@@ -66,6 +69,11 @@ pub fn im2col<T: Real>(shape: &ConvShape, x: &[T], columns: &mut [T]) {
             }
         }
     });
+}
+
+#[inline]
+fn add_line<T: Real>(from: &[T], to: &mut [T::Acc]) {
+    to.iter_mut().zip(from).for_each(|(sum, from)| *sum += T::Acc::of(*from));
 }
 
 /// Adds each element of the windows to the pixel that it comes from: the gradient of [`im2col`].
@@ -76,13 +84,18 @@ pub fn col2im<T: Real>(shape: &ConvShape, columns: &[T], x: &mut [T]) {
     let (taps, pixels, plane, width) = (shape.taps(), shape.output_plane(), shape.input_plane(), shape.output()[2]);
     assert_eq!(x.len(), shape.input_len(), "elements of the images of {shape:?}");
     assert_eq!(columns.len(), shape.batch * shape.in_channels * taps * pixels, "elements of the columns of {shape:?}");
+    let lines: Vec<Vec<Line>> = (0..taps).map(|tap| shape.lines(tap).collect()).collect();
     parallel_rows(x, plane, CHUNK.div_ceil((plane + taps * pixels).max(1)), |channel, x| {
         with_scratch(plane, |sums: &mut [T::Acc]| {
             sums.fill(T::Acc::zero());
-            for tap in 0..taps {
+            for (tap, lines) in lines.iter().enumerate() {
                 let columns = &columns[(channel * taps + tap) * pixels..][..pixels];
-                for line in shape.lines(tap) {
+                for line in lines {
                     let from = &columns[line.output * width..][line.inside.clone()];
+                    if shape.stride[2] == 1 {
+                        add_line(from, &mut sums[line.first..][..from.len()]);
+                        continue;
+                    }
                     let to = sums[line.first..].iter_mut().step_by(shape.stride[2]);
                     to.zip(from).for_each(|(sum, from)| *sum += T::Acc::of(*from));
                 }

@@ -5,6 +5,8 @@ use crate::simd::multiversion::{self, Kernel};
 
 /// Columns of the result that are computed side by side.
 const COLS: usize = 4;
+/// Sums of so few terms cost less than a call for each of them.
+const SHORT: usize = 64;
 /// Rows and columns of a parallel block.
 const BLOCK: usize = 64;
 /// Products of fewer multiply-adds than this run on the calling thread.
@@ -43,12 +45,49 @@ pub fn gemm_int8<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32
         for j in (0..c.cols()).step_by(COLS) {
             let cols = COLS.min(c.cols() - j);
             let b = &b[(col + j) * k..][..cols * k];
+            if k <= SHORT {
+                multiversion::run(Rows { a: &a[row * k..], b, c: &mut c, j });
+                continue;
+            }
             for i in 0..c.rows() {
                 let sums = multiversion::run(Dots { a: &a[(row + i) * k..][..k], b });
                 c.row_mut(i)[j..j + cols].copy_from_slice(&sums[..cols]);
             }
         }
     });
+}
+
+/// The products of all rows of a block, of up to [`SHORT`] elements, with up to [`COLS`] columns from number `j` on.
+struct Rows<'a, 'c, 'd, A, B> {
+    a: &'a [A],
+    b: &'a [B],
+    c: &'c mut MatMut<'d, i32>,
+    j: usize,
+}
+
+impl<A: Byte, B: Byte> Kernel for Rows<'_, '_, '_, A, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let cols = COLS.min(self.c.cols() - self.j);
+        let k = self.b.len() / cols;
+        let mut columns = [[0; COLS]; SHORT];
+        for (column, b) in self.b.chunks_exact(k.max(1)).enumerate() {
+            for (to, b) in columns.iter_mut().zip(b) {
+                to[column] = b.wide();
+            }
+        }
+        for i in 0..self.c.rows() {
+            let mut sums = [0i32; COLS];
+            for (a, columns) in self.a[i * k..(i + 1) * k].iter().zip(&columns) {
+                for (sum, b) in sums.iter_mut().zip(columns) {
+                    *sum = sum.wrapping_add(a.wide() * b);
+                }
+            }
+            self.c.row_mut(i)[self.j..self.j + cols].copy_from_slice(&sums[..cols]);
+        }
+    }
 }
 
 /// The products of one row with up to [`COLS`] columns.

@@ -64,38 +64,59 @@ pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, ds
             scale(dst, factor, (1.0 - factor) * mean);
         }
         _ if channels != 3 => {}
-        Change::Saturation(factor) => pixels(dst, |p| {
-            let rest = (1.0 - factor) * gray(p);
-            p.map(|x| factor * x + rest)
-        }),
-        Change::Hue(turn) => pixels(dst, |p| turn_hue(p, turn)),
-        Change::Shift(color) => pixels(dst, |p| [p[0] + color[0], p[1] + color[1], p[2] + color[2]]),
+        Change::Saturation(_) | Change::Hue(_) | Change::Shift(_) => {
+            par::parallel_rows(dst, GRAIN * 3, 1, |_, part| change_pixels(part, change));
+        }
     }
 }
 
 fn scale<T: Element>(picture: &mut [T], factor: f32, offset: f32) {
-    par::parallel_rows(picture, GRAIN, 1, |_, part| {
-        part.iter_mut().for_each(|x| *x = saturate(x.to_f32() * factor + offset));
-    });
+    par::parallel_rows(picture, GRAIN, 1, |_, part| scale_part(part, factor, offset));
 }
 
-fn pixels<T: Element>(picture: &mut [T], f: impl Fn([f32; 3]) -> [f32; 3] + Sync) {
-    par::parallel_rows(picture, GRAIN * 3, 1, |_, part| {
-        for pixel in part.chunks_exact_mut(3) {
-            let changed = f([pixel[0].to_f32(), pixel[1].to_f32(), pixel[2].to_f32()]);
-            pixel.iter_mut().zip(changed).for_each(|(x, v)| *x = saturate(v));
+/// Pixels whose channels are taken apart and changed together.
+const SIDE: usize = 64;
+
+crate::simd::per_isa! {
+    fn scale_part<T: Element>(picture: &mut [T], factor: f32, offset: f32) {
+        picture.iter_mut().for_each(|x| *x = saturate(x.to_f32() * factor + offset));
+    }
+
+}
+
+crate::simd::per_isa! {
+    /// Changes pixels of three channels, [`SIDE`] at a time.
+    fn change_pixels<T: Element>(picture: &mut [T], change: Change) {
+        let (mut r, mut g, mut b) = ([0f32; SIDE], [0f32; SIDE], [0f32; SIDE]);
+        for part in picture.chunks_mut(3 * SIDE) {
+            for (i, pixel) in part.as_chunks::<3>().0.iter().enumerate() {
+                (r[i], g[i], b[i]) = (pixel[0].to_f32(), pixel[1].to_f32(), pixel[2].to_f32());
+            }
+            for ((r, g), b) in r.iter_mut().zip(&mut g).zip(&mut b) {
+                let pixel = [*r, *g, *b];
+                [*r, *g, *b] = match change {
+                    Change::Saturation(factor) => {
+                        let rest = (1.0 - factor) * gray(pixel);
+                        pixel.map(|x| factor * x + rest)
+                    }
+                    Change::Hue(turn) => turn_hue(pixel, turn),
+                    Change::Shift(color) => [pixel[0] + color[0], pixel[1] + color[1], pixel[2] + color[2]],
+                    Change::Brightness(_) | Change::Contrast(_) => pixel,
+                };
+            }
+            for (i, pixel) in part.as_chunks_mut::<3>().0.iter_mut().enumerate() {
+                *pixel = [saturate(r[i]), saturate(g[i]), saturate(b[i])];
+            }
         }
-    });
+    }
 }
 
 /// Turns the hue of a colour with components up to 255; lightness and saturation (HSL) stay.
+#[inline(always)]
 fn turn_hue(pixel: [f32; 3], turn: f32) -> [f32; 3] {
     let [r, g, b] = pixel.map(|x| x / 255.0);
     let (high, low) = (r.max(g).max(b), r.min(g).min(b));
     let (range, lightness) = (high - low, (high + low) / 2.0);
-    if range <= f32::EPSILON {
-        return pixel;
-    }
     let saturation = if lightness < 0.5 { range / (high + low) } else { range / (2.0 - high - low) };
     // The place on a circle of twelve: red at 0, green at 4, blue at 8.
     let hue = if high == r {
@@ -106,10 +127,12 @@ fn turn_hue(pixel: [f32; 3], turn: f32) -> [f32; 3] {
         2.0 * (r - g) / range + 8.0
     };
     let (hue, amplitude) = (hue + 12.0 * turn, saturation * lightness.min(1.0 - lightness));
-    [0.0f32, 8.0, 4.0].map(|offset| {
-        let k = (offset + hue).rem_euclid(12.0);
+    let turned = [0.0f32, 8.0, 4.0].map(|offset| {
+        let k = offset + hue;
+        let k = k - 12.0 * (k / 12.0).floor();
         255.0 * (lightness - amplitude * (k - 3.0).min(9.0 - k).clamp(-1.0, 1.0))
-    })
+    });
+    if range <= f32::EPSILON { pixel } else { turned }
 }
 
 /// The colour that is added for weights of the three principal components of the colours of photographs (Krizhevsky et al.,

@@ -30,6 +30,7 @@ use num_traits::{Float, NumAssign};
 
 use crate::gemm;
 use crate::par::{self, Plain};
+use crate::simd::multiversion::per_isa;
 
 /// What matrices are made of: `f32` or `f64`.
 pub trait Scalar: gemm::Element + Plain + Float + NumAssign + Sum + Default {}
@@ -75,21 +76,47 @@ pub fn transpose<T: Scalar>(a: &[T], rows: usize, cols: usize, out: &mut [T]) {
     crate::movement::transpose(a, &[rows, cols], &[1, 0], out);
 }
 
-/// The sum of `x[i] * y[i]` in eight partial sums.
-fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
-    let mut sums = [T::zero(); 8];
-    let (xs, ys) = (x.as_chunks::<8>(), y.as_chunks::<8>());
-    for (x, y) in xs.0.iter().zip(ys.0) {
-        for k in 0..8 {
-            sums[k] += x[k] * y[k];
+/// Partial sums of a [`dot`] product.
+const SUMS: usize = 16;
+
+per_isa! {
+    /// The sum of `x[i] * y[i]`.
+    fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
+        let mut sums = [T::zero(); SUMS];
+        let (xs, ys) = (x.as_chunks::<SUMS>(), y.as_chunks::<SUMS>());
+        for (x, y) in xs.0.iter().zip(ys.0) {
+            for k in 0..SUMS {
+                sums[k] += x[k] * y[k];
+            }
         }
+        let mut half = SUMS / 2;
+        while half > 0 {
+            for k in 0..half {
+                let other = sums[k + half];
+                sums[k] += other;
+            }
+            half /= 2;
+        }
+        xs.1.iter().zip(ys.1).fold(sums[0], |sum, (x, y)| sum + *x * *y)
     }
-    sums.into_iter().sum::<T>() + xs.1.iter().zip(ys.1).map(|(x, y)| *x * *y).sum::<T>()
 }
 
-/// `y += a * x`.
-fn axpy<T: Scalar>(a: T, x: &[T], y: &mut [T]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y += a * *x;
+per_isa! {
+    /// `y += a * x`.
+    fn axpy<T: Scalar>(a: T, x: &[T], y: &mut [T]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += a * *x;
+        }
+    }
+}
+
+per_isa! {
+    /// Turns pairs of elements: (c x - s y, s x + c y).
+    fn turn<T: Scalar>(x: &mut [T], y: &mut [T], c: T, s: T) {
+        for (x, y) in x.iter_mut().zip(y) {
+            let (u, v) = (*x, *y);
+            *x = c * u - s * v;
+            *y = s * u + c * v;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The singular value decomposition.
 
-use super::{Scalar, axpy, dot, transpose};
+use super::{Scalar, axpy, dot, transpose, turn};
 use crate::par::with_scratch;
 
 /// Sweeps over all pairs of rows; about ten are usual in double precision.
@@ -45,10 +45,12 @@ fn orthogonalize<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], s: &mu
     rotation.fill(T::zero());
     (0..k).for_each(|i| rotation[i * k + i] = T::one());
     for sweep in 0.. {
+        // The squares of the lengths change with every rotation and would drift away in the end.
+        s.iter_mut().zip(rows.chunks_exact(n)).for_each(|(s, row)| *s = dot(row, row));
         let mut rotated = false;
         for p in 0..k {
             for q in p + 1..k {
-                rotated |= rotate_pair(rows, n, rotation, k, (p, q));
+                rotated |= rotate_pair(rows, n, rotation, s, (p, q));
             }
         }
         if !rotated {
@@ -76,10 +78,10 @@ fn pair<T>(rows: &mut [T], n: usize, (p, q): (usize, usize)) -> (&mut [T], &mut 
     (&mut upper[p * n..(p + 1) * n], &mut lower[..n])
 }
 
-/// Makes two rows orthogonal; whether they were not before.
-fn rotate_pair<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], k: usize, at: (usize, usize)) -> bool {
+/// Makes two rows orthogonal, of whose lengths the squares are known; whether they were not before.
+fn rotate_pair<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], squares: &mut [T], at: (usize, usize)) -> bool {
     let (x, y) = pair(rows, n, at);
-    let (xx, yy, xy) = (dot(x, x), dot(y, y), dot(x, y));
+    let (xx, yy, xy) = (squares[at.0], squares[at.1], dot(x, y));
     if xy == T::zero() || xy.abs() <= T::epsilon() * (xx * yy).sqrt() {
         return false;
     }
@@ -88,18 +90,11 @@ fn rotate_pair<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], k: usize
     let t = if zeta < T::zero() { -t } else { t };
     let c = T::one() / t.hypot(T::one());
     turn(x, y, c, c * t);
-    let (x, y) = pair(rotation, k, at);
+    (squares[at.0], squares[at.1]) = (xx - t * xy, yy + t * xy);
+    let (x, y) = pair(rotation, squares.len(), at);
     turn(x, y, c, c * t);
     // Rotations below the precision of the numbers change nothing any more.
     t.abs() > T::epsilon()
-}
-
-fn turn<T: Scalar>(x: &mut [T], y: &mut [T], c: T, s: T) {
-    for (x, y) in x.iter_mut().zip(y) {
-        let (u, v) = (*x, *y);
-        *x = c * u - s * v;
-        *y = s * u + c * v;
-    }
 }
 
 /// Sorts the values in decreasing order, and the rows with them.

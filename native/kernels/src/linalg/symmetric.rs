@@ -1,6 +1,6 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
-use super::{Scalar, axpy, dot};
+use super::{Scalar, axpy, dot, turn};
 use crate::par::{parallel_rows, with_scratch};
 
 /// Steps for one eigenvalue; two or three are usual.
@@ -132,11 +132,7 @@ fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut [T], n: usize) ->
 /// Rotates rows i and i + 1.
 fn rotate<T: Scalar>(rows: &mut [T], n: usize, i: usize, c: T, s: T) {
     let (upper, lower) = rows[i * n..(i + 2) * n].split_at_mut(n);
-    for (x, y) in upper.iter_mut().zip(lower) {
-        let (u, v) = (*x, *y);
-        *y = s * u + c * v;
-        *x = c * u - s * v;
-    }
+    turn(upper, lower, c, s);
 }
 
 /// Sorts values, and writes their rows in the same order, each with its largest element positive.

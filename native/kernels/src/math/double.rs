@@ -31,3 +31,23 @@ pub(super) fn acosh(x: f64) -> f64 {
     // The crate gives large negative arguments a value.
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
+
+/// Winitzki's closed form (2008), off by 0.002 at most, and two steps of Halley's method.
+pub(super) fn erfinv(x: f64) -> f64 {
+    const A: f64 = 0.147;
+    let log = log(1.0 - x * x);
+    let t = 2.0 / (std::f64::consts::PI * A) + log / 2.0;
+    let mut y = ((t * t - log / A).sqrt() - t).max(0.0).sqrt().copysign(x);
+    for _ in 0..2 {
+        let step = (erf(y) - x) * exp(y * y) / std::f64::consts::FRAC_2_SQRT_PI;
+        y -= step / (1.0 + y * step);
+    }
+    let size = x.abs();
+    if size < 1.0 {
+        y
+    } else if size == 1.0 {
+        f64::INFINITY.copysign(x)
+    } else {
+        f64::NAN
+    }
+}

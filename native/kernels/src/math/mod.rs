@@ -3,8 +3,8 @@
 //! Single precision functions are written to be vectorised: within 2 units in the last place of the true value
 //! (`tanh`: 2.5)
 //! (`gelu` and `softrelu`: within 2e-7 of it, relative to the larger of |value| and |x|), for every argument, special
-//! values as in C99. Exceptions: [`sigmoid`] is 0 where it would be below 2^-126, the gamma family is scalar and has an
-//! error of a few units. Double precision functions are scalar, of the crate `libm`, and so the same on every machine.
+//! values as in C99. Exceptions: [`sigmoid`] is 0 where it would be below 2^-126, [`lgamma`] and [`digamma`] have an error of
+//! a few units close to their zeros. Double precision functions are scalar, of the crate `libm`, and so the same on every machine.
 //!
 //! Call these functions, not the methods of `f32` with the same name: those call the C library for each element.
 
@@ -95,6 +95,8 @@ pub trait Real:
     #[doc(hidden)]
     fn erf_(self) -> Self;
     #[doc(hidden)]
+    fn erfinv_(self) -> Self;
+    #[doc(hidden)]
     fn gelu_(self) -> Self;
     #[doc(hidden)]
     fn cbrt_(self) -> Self;
@@ -144,13 +146,72 @@ functions! {
     sigmoid sigmoid_ "1 / (1 + e^-x).";
     softrelu softrelu_ "log(1 + e^x) without overflow.";
     erf erf_ "The error function, 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.";
+    erfinv erfinv_ "The inverse of the error function; infinite at -1 and 1, NaN outside of them.";
     gelu gelu_ "The Gaussian error linear unit, x / 2 * (1 + erf(x / sqrt 2)).";
     cbrt cbrt_ "The cube root.";
     rcbrt rcbrt_ "The reciprocal of the cube root.";
     rsqrt rsqrt_ "The reciprocal of the square root.";
-    gamma gamma_ "The gamma function; NaN at negative integers, infinite at zeros. Scalar.";
-    lgamma lgamma_ "The logarithm of the gamma function's absolute value. Scalar.";
-    digamma digamma_ "The derivative of [`lgamma`]; NaN at negative integers and 0. Scalar.";
+    gamma gamma_ "The gamma function; NaN at negative integers, infinite at zeros.";
+    lgamma lgamma_ "The logarithm of the gamma function's absolute value.";
+    digamma digamma_ "The derivative of [`lgamma`]; NaN at negative integers and 0.";
+}
+
+/// Functions of double precision, by which formulas are computed whose results have double or single precision.
+pub trait Precision {
+    /// e^x.
+    fn exp(x: f64) -> f64;
+    /// The natural logarithm.
+    fn log(x: f64) -> f64;
+    /// The logarithm of the gamma function's absolute value.
+    fn lgamma(x: f64) -> f64;
+    /// Its derivative.
+    fn digamma(x: f64) -> f64;
+}
+
+/// Full precision, by scalar code.
+#[derive(Clone, Copy, Debug)]
+pub enum Full {}
+
+impl Precision for Full {
+    #[inline(always)]
+    fn exp(x: f64) -> f64 {
+        double::exp(x)
+    }
+    #[inline(always)]
+    fn log(x: f64) -> f64 {
+        double::log(x)
+    }
+    #[inline(always)]
+    fn lgamma(x: f64) -> f64 {
+        double::lgamma(x)
+    }
+    #[inline(always)]
+    fn digamma(x: f64) -> f64 {
+        double::digamma(x)
+    }
+}
+
+/// About 40 correct bits without branches, so that loops vectorise: enough for results in single precision.
+#[derive(Clone, Copy, Debug)]
+pub enum Forty {}
+
+impl Precision for Forty {
+    #[inline(always)]
+    fn exp(x: f64) -> f64 {
+        wide::exp2(x * std::f64::consts::LOG2_E)
+    }
+    #[inline(always)]
+    fn log(x: f64) -> f64 {
+        wide::log(x)
+    }
+    #[inline(always)]
+    fn lgamma(x: f64) -> f64 {
+        special::wide_lgamma(x)
+    }
+    #[inline(always)]
+    fn digamma(x: f64) -> f64 {
+        special::wide_digamma(x)
+    }
 }
 
 /// x to the power y, with C99's special cases.
@@ -226,5 +287,5 @@ macro_rules! real {
         }
     )*};
 }
-real!(f32, single: exp_ exp expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
-real!(f64, double: exp_ exp expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
+real!(f32, single: exp_ exp expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
+real!(f64, double: exp_ exp expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);

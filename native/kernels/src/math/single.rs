@@ -289,14 +289,24 @@ pub(super) fn pow(x: f32, y: f32) -> f32 {
     if odd { size.copysign(x) } else { size }
 }
 
+#[inline(always)]
+pub(super) fn erfinv(x: f32) -> f32 {
+    let y = wide::erfinv(f64::from(x)) as f32;
+    if x.abs() == 1.0 { f32::INFINITY.copysign(x) } else { y }
+}
+
+#[inline(always)]
 pub(super) fn gamma(x: f32) -> f32 {
-    special::gamma(f64::from(x)) as f32
+    special::wide_gamma(f64::from(x)) as f32
 }
 
+#[inline(always)]
 pub(super) fn lgamma(x: f32) -> f32 {
-    special::lgamma(f64::from(x)) as f32
+    let y = special::wide_lgamma(f64::from(x)) as f32;
+    if x == f32::NEG_INFINITY { f32::INFINITY } else { y }
 }
 
+#[inline(always)]
 pub(super) fn digamma(x: f32) -> f32 {
-    special::digamma(f64::from(x)) as f32
+    special::wide_digamma(f64::from(x)) as f32
 }

@@ -72,6 +72,36 @@ fn single_precision_functions_are_within_their_bounds() {
     check("rcbrt", 1.0, rcbrt, |x| 1.0 / libm::cbrt(x));
     check("rsqrt", 1.0, rsqrt, |x| 1.0 / x.sqrt());
     check("gamma", 1.0, gamma, libm::tgamma);
+    check("erfinv", 1.0, erfinv, erfinv);
+}
+
+#[test]
+fn the_gamma_family_of_single_precision_agrees_with_that_of_double_precision() {
+    // Close to the zeros of a function its value has fewer digits than the numbers it is made of.
+    let close = |got: f32, want: f64| ulps(got, want) <= 2.0 || (f64::from(got) - want).abs() < 4e-14;
+    for x in arguments() {
+        let w = f64::from(x);
+        assert!(close(lgamma(x), lgamma(w)), "lgamma({x}) = {} instead of {}", lgamma(x), lgamma(w));
+        // Far below zero digamma is the tangent of an angle of which single precision knows nothing.
+        if w > -1e4 {
+            let (got, want) = (digamma(x), digamma(w));
+            assert!(
+                close(got, want) || (f64::from(got) - want).abs() < 1e-11 * want.abs(),
+                "digamma({x}) = {got} instead of {want}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_inverse_error_function_inverts() {
+    for i in -999..1000 {
+        let x = f64::from(i) / 1000.0;
+        assert!((libm::erf(erfinv(x)) - x).abs() < 1e-15, "erfinv({x})");
+        assert!((libm::erf(f64::from(erfinv(x as f32))) - x).abs() < 1.5e-7, "erfinv({x}) in single precision");
+    }
+    assert_eq!((erfinv(1.0f32), erfinv(-1.0f64)), (f32::INFINITY, f64::NEG_INFINITY));
+    assert!(erfinv(1.5f32).is_nan() && erfinv(-1.5f64).is_nan() && erfinv(f32::NAN).is_nan());
 }
 
 #[test]

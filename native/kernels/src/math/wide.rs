@@ -166,3 +166,70 @@ pub(super) fn tan_quarter(angle: Quarters) -> f64 {
     let (top, bottom) = if odd { (-c, s) } else { (s, c) };
     top / bottom
 }
+
+/// The rest of a number of half turns, in radians from -pi / 2 to pi / 2; the sines of both agree but for the sign.
+#[inline(always)]
+fn half_turn(x: f64) -> f64 {
+    (x - x.round_ties_even()) * std::f64::consts::PI
+}
+
+/// Sine and cosine of an angle of at most half a turn, by those of a half.
+#[inline(always)]
+fn sin_cos_wide(t: f64) -> (f64, f64) {
+    let (s, c) = sin_cos(0.5 * t);
+    (2.0 * s * c, (c - s) * (c + s))
+}
+
+/// The sine of pi x, up to the sign.
+#[inline(always)]
+pub(super) fn sin_pi(x: f64) -> f64 {
+    sin_cos_wide(half_turn(x)).0
+}
+
+/// The tangent of pi x.
+#[inline(always)]
+pub(super) fn tan_pi(x: f64) -> f64 {
+    let (s, c) = sin_cos_wide(half_turn(x));
+    s / c
+}
+
+/// The inverse of the error function for a number of single precision, by polynomials in the logarithm of 1 - x^2 (Giles 2012)
+/// that were fitted anew.
+#[inline(always)]
+pub(super) fn erfinv(x: f64) -> f64 {
+    let w = -log((1.0 - x) * (1.0 + x));
+    let near = poly(
+        w - 3.125,
+        [
+            1.6536545624574837,
+            0.24015817882058116,
+            -0.006033669379661456,
+            -0.0007406917949030462,
+            0.00018673269488709822,
+            -1.3891704903018143e-05,
+            -1.3649657004190921e-06,
+            4.2688315438289926e-07,
+            -2.91276073771855e-08,
+            -4.742313897948664e-09,
+            1.0517095413016188e-09,
+            5.300119096681261e-12,
+            -1.3092975479227687e-11,
+        ],
+    );
+    let far = poly(
+        w.sqrt() - 3.275,
+        [
+            3.109020378251847,
+            1.0055206593272359,
+            0.005099137190434769,
+            -0.003512994580017753,
+            0.0022826301894612175,
+            -0.0015451180149151675,
+            0.000922806267791625,
+            -0.00036319349355816953,
+            -2.3186441097509705e-05,
+            7.713235096401574e-05,
+        ],
+    );
+    x * if w < 6.25 { near } else { far }
+}

@@ -85,9 +85,45 @@ pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Or
     check(src.len(), width, dst.len(), k);
     each_row(width, dst, k, |r, dst| {
         let row = &src[r * width..(r + 1) * width];
+        if k <= FEW {
+            return few_smallest(row, order, dst);
+        }
         let first = if k * 8 <= width { smallest(row, k, order) } else { places(row, order) };
         dst.iter_mut().zip(first).for_each(|(d, p)| *d = I::from_f64(f64::from(p)));
     });
+}
+
+/// So few first elements are kept in order while a row is read.
+const FEW: usize = 16;
+
+/// The positions of the first elements in order, as many as `dst` takes, up to [`FEW`].
+fn few_smallest<T: SortKey, I: Element>(row: &[T], order: Order, dst: &mut [I]) {
+    let k = dst.len();
+    let mut first: [Option<(T::Key, u32)>; FEW] = [None; FEW];
+    let mut bound = None;
+    for (c, chunk) in row.chunks(16).enumerate() {
+        // An element equal to the bound comes later than those found, so it is not among the first.
+        let near = |x: &T| bound.is_none_or(|b| ordered(*x, order) < b);
+        if !chunk.iter().fold(false, |any, x| any | near(x)) {
+            continue;
+        }
+        for (i, x) in chunk.iter().enumerate() {
+            let key = ordered(*x, order);
+            if bound.is_some_and(|b| key >= b) {
+                continue;
+            }
+            let mut at = k - 1;
+            while at > 0 && first[at - 1].is_none_or(|f| key < f.0) {
+                first[at] = first[at - 1];
+                at -= 1;
+            }
+            first[at] = Some((key, (c * 16 + i) as u32));
+            bound = first[k - 1].map(|f| f.0);
+        }
+    }
+    for (to, place) in dst.iter_mut().zip(first.into_iter().flatten()) {
+        *to = I::from_f64(f64::from(place.1));
+    }
 }
 
 /// The positions of the `k` first elements in order. A bound on the k-th key, tightened from time to time, lets most

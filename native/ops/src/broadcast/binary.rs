@@ -15,7 +15,7 @@ use ferromx_kernels::zip::zip;
 use smallvec::SmallVec;
 
 use super::backward;
-use crate::elemwise::family::{Binary, formula, lanes};
+use crate::elemwise::family::{Binary, Chain2, formula, lanes, ternary_into};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -229,6 +229,9 @@ pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<
     let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
     let (a_shape, b_shape) = (a.shape().to_usize(), b.shape().to_usize());
+    if out.dtype().is_float() && [&to, &a_shape, &b_shape].iter().all(|s| **s == shape) {
+        return ternary_into::<Chain2<F>>(ctx, &ins[..3], out);
+    }
     lanes!(ctx, out.dtype(), F, |T, f| {
         let (g, out) = (g.slice::<T>()?, out.slice_mut::<T>()?);
         let (a, b) = ((Src::Slice(a.slice::<T>()?), &a_shape[..]), (Src::Slice(b.slice::<T>()?), &b_shape[..]));

@@ -201,7 +201,7 @@ pub fn binary_kernel<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out
 }
 
 /// `out = F(in0, in1, in2)`.
-fn ternary_into<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+pub fn ternary_into<F: Ternary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     let (a, b, c) = (&ins[0], &ins[1], &ins[2]);
     lanes!(ctx, out.dtype(), F, |T, f| zip3(src::<T>(a)?, src::<T>(b)?, src::<T>(c)?, out.slice_mut::<T>()?, f));
     Ok(())

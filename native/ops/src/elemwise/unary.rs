@@ -1,7 +1,6 @@
 //! Functions of one array, element by element.
 #![allow(clippy::excessive_precision, clippy::approx_constant)] // The constants serve single and double precision alike.
 
-use ferromx_core::dtype::Element;
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpDef};
 use ferromx_kernels::math;
@@ -218,33 +217,12 @@ f = |x| math::erf(x), df(Input) = |x| 1.128_379_167_095_512_6 * math::exp(-x * x
     g.scale(e, std::f64::consts::FRAC_2_SQRT_PI)
 });
 unary!(ERFINV: "erfinv" ["_npx_erfinv"], "The inverse of the error function; infinite at -1 and 1, NaN outside of them.",
-f = |x| Element::from_f64(erfinv(x.to_f64())),
+f = |x| math::erfinv(x),
 df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
     let y2 = g.op("square", y)?;
     let e = g.op("exp", y2)?;
     g.scale(e, 1.0 / std::f64::consts::FRAC_2_SQRT_PI)
 });
-
-/// Winitzki's closed form (2008), off by 0.002 at most, and two steps of Halley's method.
-#[inline(always)]
-fn erfinv(x: f64) -> f64 {
-    const A: f64 = 0.147;
-    let log = math::log(1.0 - x * x);
-    let t = 2.0 / (std::f64::consts::PI * A) + log / 2.0;
-    let mut y = ((t * t - log / A).sqrt() - t).max(0.0).sqrt().copysign(x);
-    for _ in 0..2 {
-        let step = (math::erf(y) - x) * math::exp(y * y) / std::f64::consts::FRAC_2_SQRT_PI;
-        y -= step / (1.0 + y * step);
-    }
-    let size = x.abs();
-    if size < 1.0 {
-        y
-    } else if size == 1.0 {
-        f64::INFINITY.copysign(x)
-    } else {
-        f64::NAN
-    }
-}
 
 unary!(keeps_zero RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
     f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),

@@ -285,11 +285,21 @@ macro_rules! whole {
 whole! {
     /// The least common multiple of the magnitudes.
     Lcm = |a, b| {
-        let (mut x, mut y) = (a.wrapping_abs(), b.wrapping_abs());
-        while y != 0 {
-            (x, y) = (y, x.wrapping_rem(y));
+        let (mut x, mut y) = (a.unsigned_abs(), b.unsigned_abs());
+        let product = (x, y);
+        // The greatest common divisor by Stein's binary algorithm, which needs no division.
+        if x != 0 && y != 0 {
+            let twos = (x | y).trailing_zeros();
+            x >>= x.trailing_zeros();
+            while y != 0 {
+                y >>= y.trailing_zeros();
+                (x, y) = (x.min(y), x.abs_diff(y));
+            }
+            x <<= twos;
+            (product.0 / x).wrapping_mul(product.1).cast_signed()
+        } else {
+            0
         }
-        if x == 0 { 0 } else { a.wrapping_abs().wrapping_div(x).wrapping_mul(b.wrapping_abs()) }
     };
     /// The bits of both.
     BitAnd = |a, b| a & b;

@@ -179,6 +179,9 @@ fn lanes_of<C: Number>(x: &In<'_>) -> Result<Vec<C>> {
 /// Elements of a chunk, which stay in the first-level cache.
 const CHUNK: usize = 1 << 10;
 
+/// So few elements cost less than a call of a kernel.
+const FEW: usize = 32;
+
 /// The values of a polynomial, or of its derivative.
 fn horner<C: Number>(p: &[C], x: Elements<'_>, y: &mut [C], derivative: bool) {
     par::parallel_rows(y, CHUNK, 1, |chunk, y| {
@@ -221,6 +224,11 @@ fn polyval_gradients<C: Number>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
         let (mut power, at, n) = (g, lanes_of::<C>(&ins[2])?, p.len());
         let mut sums = vec![C::ZERO; n];
         for sum in sums.iter_mut().rev() {
+            if power.len() <= FEW {
+                *sum = power.iter().fold(C::ZERO, |sum, p| sum.plus(*p));
+                power.iter_mut().zip(&at).for_each(|(p, x)| *p = p.times(*x));
+                continue;
+            }
             reduce::reduce::<Sum, C, C, C>(&power, &[power.len()], &[0], std::slice::from_mut(sum));
             zip(Src::<C>::InPlace, Src::Slice(&at), &mut power, C::times);
         }

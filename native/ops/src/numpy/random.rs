@@ -3,7 +3,9 @@
 //! A parameter that is `None` is given as an array, and the arrays are broadcast. The result is a function of the parameters and of
 //! noise that does not depend on them; the noise is a hidden output, from which the derivatives by the parameters follow.
 
-use ferromx_core::dtype::{DType, Element, f16};
+use std::marker::PhantomData;
+
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
@@ -11,11 +13,14 @@ use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{FloatDType, OpParams, Params, ShapeOrNone};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::map::{Lane, Store};
+use ferromx_kernels::math::{self, Real};
 use ferromx_kernels::movement;
+use ferromx_kernels::par::parallel_rows2;
 use ferromx_kernels::reduce::reduce_to_shape;
-use ferromx_kernels::rng::{Draws, Philox};
+use ferromx_kernels::rng::Philox;
+use ferromx_kernels::simd::multiversion::{self, Kernel};
 
 use super::elements;
 use crate::broadcast::binary::broadcast_two;
@@ -252,96 +257,176 @@ fn sample_dtype<P: Distribution>(p: &Params, io: &mut DTypeIo<'_>) -> Result<()>
     (0..io.outs.len()).try_for_each(|k| io.assign_out(k, p.get::<P>().dtype()))
 }
 
-/// Calls `f` with a parameter in the shape of the result.
-fn parameters<P: Distribution>(ctx: &OpCtx<'_>, arrays: &[In<'_>], shape: &[usize]) -> Result<Vec<Vec<f64>>> {
+/// A parameter in the shape of the result.
+enum Operand<C> {
+    Number(C),
+    Array(Vec<C>),
+}
+
+impl<C: Real> Operand<C> {
+    /// The values for elements from number `first` on.
+    #[inline(always)]
+    fn write(&self, first: usize, to: &mut [C]) {
+        match self {
+            Operand::Number(x) => to.fill(*x),
+            Operand::Array(all) => to.copy_from_slice(&all[first..first + to.len()]),
+        }
+    }
+}
+
+/// The parameters; a distribution of one has 0 for a second.
+///
+/// # Errors
+/// One that the law does not allow.
+fn parameters<P: Distribution, L: Law, C: Real>(
+    ctx: &OpCtx<'_>,
+    arrays: &[In<'_>],
+    shape: &[usize],
+) -> Result<[Operand<C>; 2]> {
     let mut rest = arrays.iter();
-    let n: usize = shape.iter().product();
-    let value = |given: Option<f64>| -> Result<Vec<f64>> {
-        let Some(x) = (if given.is_none() { rest.next() } else { None }) else {
-            return Ok(vec![given.unwrap_or(f64::NAN); n]);
+    let mut all = [Operand::Number(C::ZERO), Operand::Number(C::ZERO)];
+    for (k, given) in ctx.params::<P>().given().into_iter().enumerate() {
+        let small = match (given, if given.is_none() { rest.next() } else { None }) {
+            (Some(number), _) => vec![C::of(number)],
+            (None, Some(x)) => {
+                let mut small = vec![C::ZERO; x.len()];
+                C::load_any(elements(x)?, 0, &mut small);
+                all[k] = Operand::Array(vec![C::ZERO; shape.iter().product()]);
+                if let Operand::Array(large) = &mut all[k] {
+                    movement::broadcast_to(&small, &x.shape().to_usize(), (large, shape));
+                }
+                small
+            }
+            (None, None) => vec![C::NAN],
         };
-        let mut small = vec![0.0; x.len()];
-        f64::load_any(elements(x)?, 0, &mut small);
-        let mut all = vec![0.0; n];
-        movement::broadcast_to(&small, &x.shape().to_usize(), (&mut all, shape));
-        Ok(all)
-    };
-    ctx.params::<P>().given().into_iter().map(value).collect()
+        if let (Some(number), Operand::Number(x)) = (small.first(), &mut all[k]) {
+            *x = *number;
+        }
+        let valid = small.iter().all(|x| L::valid(k, x.to_f64()));
+        ensure!(valid, "{} is expected; there is a parameter outside of this range", L::RULE);
+    }
+    Ok(all)
+}
+
+/// What the values of a distribution are made from.
+#[derive(Clone, Copy, PartialEq)]
+enum Source {
+    /// Uniform numbers in [0, 1).
+    Uniform,
+    /// Normal numbers with mean 0 and deviation 1.
+    Normal,
+    /// Exponential numbers with mean 1.
+    Exponential,
+    /// Gamma numbers of scale 1 whose shape is the first parameter.
+    Gamma,
 }
 
 /// A distribution: which parameters are valid, its noise, its value, and the derivatives by its parameters.
 trait Law: 'static {
     /// What the parameters must fulfil.
     const RULE: &'static str;
-    /// Whether they do.
-    fn valid(p: [f64; 2]) -> bool;
-    /// The noise, which may depend on parameters that have no derivative.
-    fn noise(p: [f64; 2], draws: &mut Draws) -> f64;
+    /// What the noise is made from.
+    const SOURCE: Source;
+    /// Whether parameter `k` does.
+    fn valid(k: usize, x: f64) -> bool;
+    /// The noise.
+    fn noise<R: Real>(x: R) -> R;
     /// The value.
-    fn value(p: [f64; 2], z: f64) -> f64;
-    /// Fills an array with values of constant parameters, where that is faster than one by one.
-    fn fill<T: Store<f32> + Store<f64>>(_p: [f64; 2], _random: &Philox, _out: &mut [T]) -> bool {
-        false
-    }
+    fn value<R: Real>(p: [R; 2], z: R) -> R;
     /// The derivatives of the value.
     fn slopes(_p: [f64; 2], _z: f64) -> [f64; 2] {
         [0.0; 2]
     }
 }
 
-/// Parameters `i` of all; a distribution of one has no second.
-fn at(p: &[Vec<f64>], i: usize) -> [f64; 2] {
-    [p[0][i], p.get(1).map_or(0.0, |p| p[i])]
+/// Elements that are computed together.
+const CHUNK: usize = 1 << 10;
+
+/// Values and noise of a chunk, compiled for wide vectors.
+struct Values<'a, L, C> {
+    p: [&'a [C]; 2],
+    noise: &'a mut [C],
+    values: &'a mut [C],
+    law: PhantomData<L>,
 }
 
-fn sample<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+impl<L: Law, C: Real> Kernel for Values<'_, L, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let [p, q] = self.p;
+        for (i, (noise, value)) in self.noise.iter_mut().zip(self.values).enumerate() {
+            *noise = L::noise(*noise);
+            *value = L::value([p[i], q[i]], *noise);
+        }
+    }
+}
+
+/// Draws the noise of a whole array.
+fn draw<L: Law, C: Real + Store<f32> + Store<f64>>(random: &Philox, p: &[Operand<C>; 2], noise: &mut [C]) {
+    match L::SOURCE {
+        Source::Uniform => random.fill_uniform(0.0, 1.0, noise),
+        Source::Normal => random.fill_normal(0.0, 1.0, noise),
+        Source::Exponential => random.fill_exponential(1.0, noise),
+        Source::Gamma => random.fill_with(noise, |i, draws| match &p[0] {
+            Operand::Number(shape) => draws.gamma(shape.to_f64()),
+            Operand::Array(all) => draws.gamma(all[i].to_f64()),
+        }),
+    }
+}
+
+fn sample_in<P: Distribution, L: Law, C: Real + Store<f32> + Store<f64>>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    outs: &mut [Out<'_>],
+) -> Result<()> {
     let shape = outs[0].shape().to_usize();
     let key = ctx.random.next_key();
     let random = Philox::new(key.seed, key.stream);
-    if ins.is_empty() && fill_constant::<P, L>(ctx, &random, outs)? {
-        return Ok(());
-    }
-    let p = parameters::<P>(ctx, ins, &shape)?;
-    let bad = (0..outs[0].len()).find(|i| !L::valid(at(&p, *i)));
-    ensure!(bad.is_none(), "{} is expected; there is a parameter outside of this range", L::RULE);
-    let mut noise = vec![0f64; outs[0].len()];
-    random.fill_with(&mut noise, |i, draws| L::noise(at(&p, i), draws));
-    for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-        dispatch!(out.dtype(), T in [f32, f64, f16] => {
-            for (i, x) in out.slice_mut::<T>()?.iter_mut().enumerate() {
-                *x = T::from_f64(if k == 0 { L::value(at(&p, i), noise[i]) } else { noise[i] });
-            }
-        }, d => return Err(ctx.unsupported(d, DType::FLOATS)));
+    let p = parameters::<P, L, C>(ctx, ins, &shape)?;
+    let mut values = vec![C::ZERO; outs[0].len()];
+    let mut noise = vec![C::ZERO; values.len()];
+    draw::<L, C>(&random, &p, &mut noise);
+    parallel_rows2((&mut values, CHUNK), (&mut noise, CHUNK), 8, |chunk, values, noise| {
+        let (mut first, mut second) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK]);
+        let n = values.len();
+        p[0].write(chunk * CHUNK, &mut first[..n]);
+        p[1].write(chunk * CHUNK, &mut second[..n]);
+        let p = [&first[..n], &second[..n]];
+        multiversion::run(Values { p, noise, values, law: PhantomData::<L> });
+    });
+    for (out, all) in outs.iter_mut().zip([&values, &noise]).filter(|(out, _)| out.wanted()) {
+        C::store_any(all, super::elements_mut(out)?);
     }
     Ok(())
 }
 
-/// Fills the result in bulk if the law can. Nothing depends on the noise then.
-fn fill_constant<P: Distribution, L: Law>(ctx: &OpCtx<'_>, random: &Philox, outs: &mut [Out<'_>]) -> Result<bool> {
-    let p = parameters::<P>(ctx, &[], &[1])?;
-    ensure!(L::valid(at(&p, 0)), "{} is expected; there is a parameter outside of this range", L::RULE);
-    let filled = dispatch!(outs[0].dtype(), T in [f32, f64, f16] => {
-        L::fill(at(&p, 0), random, outs[0].slice_mut::<T>()?)
-    }, d => return Err(ctx.unsupported(d, DType::FLOATS)));
-    if let Some(noise) = outs.get_mut(1).filter(|o| filled && o.wanted()) {
-        noise.bytes_mut()?.fill(0);
+fn sample<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    match outs[0].dtype() {
+        DType::F64 => sample_in::<P, L, f64>(ctx, ins, outs),
+        DType::F32 | DType::F16 => sample_in::<P, L, f32>(ctx, ins, outs),
+        d => Err(ctx.unsupported(d, DType::FLOATS)),
     }
-    Ok(filled)
 }
 
 fn backward<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let shape = ins[0].shape().to_usize();
     let n = outs.len();
-    let p = parameters::<P>(ctx, &ins[1..1 + n], &shape)?;
+    let p = parameters::<P, L, f64>(ctx, &ins[1..1 + n], &shape)?;
     let wide = |x: &In<'_>| -> Result<Vec<f64>> {
         let mut all = vec![0.0; x.len()];
         f64::load_any(elements(x)?, 0, &mut all);
         Ok(all)
     };
     let (g, z) = (wide(&ins[0])?, wide(ins.last().ok_or_else(|| Error::Internal("no noise".into()))?)?);
+    let at = |k: usize, i: usize| match &p[k] {
+        Operand::Number(x) => *x,
+        Operand::Array(all) => all[i],
+    };
     let places = ctx.params::<P>().given().into_iter().enumerate().filter(|(_, given)| given.is_none());
     for ((k, _), out) in places.zip(outs).filter(|(_, out)| out.wanted()) {
-        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::slopes(at(&p, i), z[i])[k]).collect();
+        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::slopes([at(0, i), at(1, i)], z[i])[k]).collect();
         let mut sums = vec![0.0; out.len()];
         reduce_to_shape::<f64, f64>(&all, &shape, &out.shape().to_usize(), &mut sums);
         f64::store_any(&sums, super::elements_mut(out)?);
@@ -351,68 +436,70 @@ fn backward<P: Distribution, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut
 
 /// Defines the law of a distribution, with derivatives where there are any.
 macro_rules! law {
-    ($(#[$doc:meta])* $name:ident: $rule:literal, valid |$p:pat_param| $valid:expr, noise |$q:pat_param, $draws:ident| $noise:expr,
-     value |$r:pat_param, $z:ident| $value:expr $(, slopes |$s:pat_param, $y:ident| $slopes:expr)? $(, fill $fill:ident)?) => {
+    ($(#[$doc:meta])* $name:ident: $rule:literal, valid |$k:pat_param, $x:pat_param| $valid:expr,
+     noise $source:ident |$u:ident| $noise:expr,
+     value |$r:pat_param, $z:pat_param| $value:expr $(, slopes |$s:pat_param, $y:pat_param| $slopes:expr)?) => {
         $(#[$doc])*
         struct $name;
         impl Law for $name {
             const RULE: &'static str = $rule;
-            fn valid($p: [f64; 2]) -> bool { $valid }
-            fn noise($q: [f64; 2], $draws: &mut Draws) -> f64 { $noise }
-            fn value($r: [f64; 2], $z: f64) -> f64 { $value }
+            const SOURCE: Source = Source::$source;
+            fn valid($k: usize, $x: f64) -> bool { $valid }
+            #[inline(always)]
+            fn noise<R: Real>($u: R) -> R { $noise }
+            #[inline(always)]
+            fn value<R: Real>($r: [R; 2], $z: R) -> R { $value }
             $(fn slopes($s: [f64; 2], $y: f64) -> [f64; 2] { $slopes })?
-            $(fn fill<T: Store<f32> + Store<f64>>([a, b]: [f64; 2], random: &Philox, out: &mut [T]) -> bool {
-                random.$fill(a, b, out);
-                true
-            })?
         }
     };
 }
 
+/// A number whose logarithm exists: random numbers are multiples of 2^-24, or 2^-53, and a zero stands for what is less.
+#[inline(always)]
+fn positive<R: Real>(x: R) -> R {
+    let least = R::of(if R::DTYPE == DType::F64 { f64::EPSILON / 4.0 } else { f64::from(f32::EPSILON) / 4.0 });
+    if x < least { least } else { x }
+}
+
 law!(
     /// `low + (high - low) u`.
-    Uniform: "any bounds", valid |_| true, noise |_, draws| draws.uniform(), value |[low, high], u| low + (high - low) * u,
-    fill fill_uniform);
+    Uniform: "any bounds", valid |_, _| true, noise Uniform |u| u, value |[low, high], u| low + (high - low) * u);
 law!(
     /// `loc + scale z`.
-    Normal: "scale >= 0", valid |[_, s]| s >= 0.0, noise |_, draws| draws.normal(), value |[m, s], z| m + s * z,
-    slopes |_, z| [1.0, z], fill fill_normal);
-law!(
-    /// `loc - scale ln e`.
-    Gumbel: "scale >= 0", valid |[_, s]| s >= 0.0, noise |_, draws| -draws.exponential().ln(), value |[m, s], z| m + s * z,
+    Normal: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Normal |z| z, value |[m, s], z| m + s * z,
     slopes |_, z| [1.0, z]);
 law!(
+    /// `loc - scale ln e`.
+    Gumbel: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Exponential |e| -math::log(positive(e)),
+    value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
+law!(
     /// `loc + scale ln(u / (1 - u))`.
-    Logistic: "scale >= 0", valid |[_, s]| s >= 0.0,
-    noise |_, draws| {
-        let u = draws.uniform();
-        (u / (1.0 - u)).ln()
-    },
+    Logistic: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Uniform |u| math::log(positive(u) / (R::ONE - u)),
     value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
 law!(
     /// Marsaglia and Tsang's method.
-    Gamma: "shape > 0 and scale >= 0", valid |[a, s]| a > 0.0 && s >= 0.0, noise |[a, _], draws| draws.gamma(a),
+    Gamma: "shape > 0 and scale >= 0", valid |k, x| if k == 0 { x > 0.0 } else { x >= 0.0 }, noise Gamma |z| z,
     value |[_, s], z| s * z);
 law!(
     /// `scale e`.
-    Exponential: "scale >= 0", valid |[s, _]| s >= 0.0, noise |_, draws| draws.exponential(), value |[s, _], e| s * e,
+    Exponential: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| e, value |[s, _], e| s * e,
     slopes |_, e| [e, 0.0]);
 law!(
     /// `scale sqrt(2 e)`.
-    Rayleigh: "scale >= 0", valid |[s, _]| s >= 0.0, noise |_, draws| (2.0 * draws.exponential()).sqrt(),
-    value |[s, _], z| s * z, slopes |_, z| [z, 0.0]);
+    Rayleigh: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| (e + e).sqrt(), value |[s, _], z| s * z,
+    slopes |_, z| [z, 0.0]);
 law!(
     /// `exp(e / a) - 1`.
-    Pareto: "a > 0", valid |[a, _]| a > 0.0, noise |_, draws| draws.exponential(), value |[a, _], e| (e / a).exp_m1(),
+    Pareto: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e, value |[a, _], e| math::expm1(e / a),
     slopes |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
 law!(
     /// `e^(1 / a)`.
-    Weibull: "a > 0", valid |[a, _]| a > 0.0, noise |_, draws| draws.exponential(), value |[a, _], e| e.powf(1.0 / a),
+    Weibull: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| positive(e), value |[a, _], e| math::pow(e, R::ONE / a),
     slopes |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
 law!(
     /// `(1 - exp(-e))^(1 / a)`.
-    Power: "a > 0", valid |[a, _]| a > 0.0, noise |_, draws| draws.exponential(),
-    value |[a, _], e| (-(-e).exp_m1()).powf(1.0 / a));
+    Power: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e,
+    value |[a, _], e| math::pow(-math::expm1(-e), R::ONE / a));
 
 /// Defines an operator; `hidden` keeps the noise for the gradient.
 macro_rules! random_op {

@@ -12,7 +12,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::math::{digamma, exp, lgamma, log};
+use ferromx_kernels::math::{Forty, Full, Precision, digamma, exp, lgamma, log};
 use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 
@@ -37,11 +37,11 @@ params! {
 }
 
 /// A distribution with `N` parameters.
-trait Density<const N: usize> {
+trait Density<const N: usize>: Sync {
     /// The logarithm of the density at `x`.
-    fn log_density(x: f64, p: [f64; N]) -> f64;
+    fn log_density<M: Precision>(x: f64, p: [f64; N]) -> f64;
     /// Its derivatives by `x` and by the parameters.
-    fn slopes(x: f64, p: [f64; N]) -> (f64, [f64; N]);
+    fn slopes<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
 }
 
 /// Points in a parallel chunk.
@@ -70,47 +70,55 @@ fn begins_with(points: &Shape, parameters: &Shape, outer: usize, rank: usize) ->
     Ok(())
 }
 
-fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let is_log = ctx.params::<PdfParam>().is_log;
-    let block = ins[0].len().checked_div(ins[1].len()).unwrap_or(0).max(1);
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
-        let (x, p) = (ins[0].slice::<T>()?, parameters::<T, N>(&ins[1..])?);
-        parallel_rows(outs[0].slice_mut::<T>()?, GRAIN, 1, |chunk, out| {
-            let (first, law) = (chunk * GRAIN, PhantomData::<D>);
-            multiversion::run(Points { x: &x[first..], p, first, block, is_log, out, law });
-        });
-        Ok(())
-    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+/// Runs `$body` with `$T` bound to the element type and `$M` to the precision it needs.
+macro_rules! precise {
+    ($ctx:expr, $dtype:expr, |$T:ident, $M:ident| $body:expr) => {{
+        macro_rules! arm {
+            ($t:ty, $m:ty) => {{
+                type $T = $t;
+                type $M = $m;
+                $body
+            }};
+        }
+        match $dtype {
+            DType::F32 => arm!(f32, Forty),
+            DType::F16 => arm!(f16, Forty),
+            DType::F64 => arm!(f64, Full),
+            d => Err($ctx.unsupported(d, DType::FLOATS)),
+        }
+    }};
 }
 
-/// Densities at a chunk of points from number `first` on, compiled for wide vectors.
-struct Points<'a, D, T, const N: usize> {
+/// Points from number `first` on, and their parameters, of which each set has a block of points.
+#[derive(Clone, Copy)]
+struct Points<'a, T, const N: usize> {
     x: &'a [T],
     p: [&'a [T]; N],
     first: usize,
     block: usize,
-    is_log: bool,
-    out: &'a mut [T],
-    law: PhantomData<D>,
 }
 
-impl<D: Density<N>, T: Element, const N: usize> Kernel for Points<'_, D, T, N> {
-    type Output = ();
-
+impl<T: Element, const N: usize> Points<'_, T, N> {
+    /// Calls `each` for the numbers of all points in this chunk, with point and parameters.
     #[inline(always)]
-    fn run(self) {
-        let (mut at, mut left) = (self.first / self.block, self.block - self.first % self.block);
-        for (x, out) in self.x.iter().zip(self.out) {
-            let mut p = [0.0; N];
-            for (p, all) in p.iter_mut().zip(&self.p) {
-                *p = all[at].to_f64();
+    fn each(&self, mut each: impl FnMut(usize, f64, [f64; N])) {
+        let n = self.x.len();
+        if self.block == 1 {
+            let p = self.p.map(|p| &p[self.first..self.first + n]);
+            for (i, x) in self.x.iter().enumerate() {
+                each(i, x.to_f64(), p.map(|p| p[i].to_f64()));
             }
-            let density = D::log_density(x.to_f64(), p);
-            *out = T::from_f64(if self.is_log { density } else { exp(density) });
-            left -= 1;
-            if left == 0 {
-                (at, left) = (at + 1, self.block);
+            return;
+        }
+        let mut begin = 0;
+        while begin < n {
+            let set = (self.first + begin) / self.block;
+            let end = ((set + 1) * self.block - self.first).min(n);
+            let p = self.p.map(|p| p[set].to_f64());
+            for (i, x) in self.x.iter().enumerate().take(end).skip(begin) {
+                each(i, x.to_f64(), p);
             }
+            begin = end;
         }
     }
 }
@@ -123,32 +131,123 @@ fn parameters<'a, T: Element, const N: usize>(ins: &[In<'a>]) -> Result<[&'a [T]
     Ok(all)
 }
 
+fn forward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let is_log = ctx.params::<PdfParam>().is_log;
+    let block = ins[0].len().checked_div(ins[1].len()).unwrap_or(0).max(1);
+    precise!(ctx, ins[0].dtype(), |T, M| {
+        let (x, p) = (ins[0].slice::<T>()?, parameters::<T, N>(&ins[1..])?);
+        parallel_rows(outs[0].slice_mut::<T>()?, GRAIN, 1, |chunk, out| {
+            let first = chunk * GRAIN;
+            let points = Points { x: &x[first..first + out.len()], p, first, block };
+            multiversion::run(Densities { points, is_log, out, law: PhantomData::<(D, M)> });
+        });
+        Ok(())
+    })
+}
+
+/// Densities, compiled for wide vectors.
+struct Densities<'a, D, M, T, const N: usize> {
+    points: Points<'a, T, N>,
+    is_log: bool,
+    out: &'a mut [T],
+    law: PhantomData<(D, M)>,
+}
+
+impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Densities<'_, D, M, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let out = &mut self.out[..self.points.x.len()];
+        if self.is_log {
+            self.points.each(|i, x, p| out[i] = T::from_f64(D::log_density::<M>(x, p)));
+        } else {
+            self.points.each(|i, x, p| out[i] = T::from_f64(M::exp(D::log_density::<M>(x, p))));
+        }
+    }
+}
+
 /// Inputs: the gradient, the points, the parameters, the result. Outputs: gradients of points and parameters.
 fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let is_log = ctx.params::<PdfParam>().is_log;
     let block = ins[1].len().checked_div(ins[2].len()).unwrap_or(0).max(1);
-    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
+    precise!(ctx, ins[0].dtype(), |T, M| {
         let (grad, x, p) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, parameters::<T, N>(&ins[2..])?);
-        let density = ins[2 + N].slice::<T>()?;
-        let scale = |i: usize| grad[i].to_f64() * if is_log { 1.0 } else { density[i].to_f64() };
-        let slopes = |i: usize| D::slopes(x[i].to_f64(), p.map(|p| p[i / block].to_f64()));
+        let density = if is_log { None } else { Some(ins[2 + N].slice::<T>()?) };
+        let slopes = |first: usize, n: usize, of: usize, out: &mut [T]| {
+            let range = first..first + n;
+            let points = Points { x: &x[range.clone()], p, first, block };
+            let (grad, density) = (&grad[range.clone()], density.map(|d| &d[range]));
+            multiversion::run(Slopes { points, grad, density, of, out, law: PhantomData::<(D, M)> });
+        };
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
-            parallel_rows(points[0].slice_mut::<T>()?, GRAIN, 1, |chunk, out| {
-                for (k, out) in out.iter_mut().enumerate() {
-                    let i = chunk * GRAIN + k;
-                    *out = T::from_f64(scale(i) * slopes(i).0);
-                }
-            });
+            parallel_rows(points[0].slice_mut::<T>()?, GRAIN, 1, |k, out| slopes(k * GRAIN, out.len(), 0, out));
         }
+        let sets = GRAIN.div_ceil(block);
         for (which, out) in others.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-            parallel_rows(out.slice_mut::<T>()?, 1, GRAIN.div_ceil(block), |k, out| {
-                let sum: f64 = (k * block..(k + 1) * block).map(|i| scale(i) * slopes(i).1[which]).sum();
-                out[0] = T::from_f64(sum);
+            parallel_rows(out.slice_mut::<T>()?, sets, 1, |k, out| {
+                slopes(k * sets * block, out.len() * block, 1 + which, out);
             });
         }
         Ok(())
-    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
+    })
+}
+
+/// Gradients by the points (`of` = 0), or by a parameter: the sums over its blocks.
+struct Slopes<'a, D, M, T, const N: usize> {
+    points: Points<'a, T, N>,
+    grad: &'a [T],
+    density: Option<&'a [T]>,
+    of: usize,
+    out: &'a mut [T],
+    law: PhantomData<(D, M)>,
+}
+
+impl<D: Density<N>, M: Precision, T: Element, const N: usize> Slopes<'_, D, M, T, N> {
+    /// The slopes at some points as far as they go into the gradient, without the sum.
+    #[inline(always)]
+    fn fill(&self, points: Points<'_, T, N>, begin: usize, to: &mut [f64]) {
+        let n = points.x.len();
+        let (grad, to) = (&self.grad[begin..begin + n], &mut to[..n]);
+        match self.of.checked_sub(1) {
+            None => points.each(|i, x, p| to[i] = D::slopes::<M>(x, p).0 * grad[i].to_f64()),
+            Some(which) => points.each(|i, x, p| to[i] = D::slopes::<M>(x, p).1[which] * grad[i].to_f64()),
+        }
+        if let Some(density) = self.density {
+            to.iter_mut().zip(&density[begin..begin + n]).for_each(|(to, d)| *to *= d.to_f64());
+        }
+    }
+}
+
+/// Slopes that are computed before they are summed.
+const SLOPES: usize = 256;
+
+impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Slopes<'_, D, M, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self) {
+        let block = if self.of == 0 { 1 } else { self.points.block };
+        let out = std::mem::take(&mut self.out);
+        let (mut buffer, mut sum, mut left, mut set) = ([0.0; SLOPES], 0.0, block, 0);
+        for (k, x) in self.points.x.chunks(SLOPES).enumerate() {
+            let begin = k * SLOPES;
+            self.fill(Points { x, first: self.points.first + begin, ..self.points }, begin, &mut buffer);
+            if block == 1 {
+                out[begin..begin + x.len()].iter_mut().zip(&buffer).for_each(|(out, s)| *out = T::from_f64(*s));
+                continue;
+            }
+            for slope in &buffer[..x.len()] {
+                sum += slope;
+                left -= 1;
+                if left == 0 {
+                    out[set] = T::from_f64(sum);
+                    (sum, left, set) = (0.0, block, set + 1);
+                }
+            }
+        }
+    }
 }
 
 /// Defines the density of a distribution. The metadata lists the second parameter after `is_log`, as MXNet does.
@@ -160,11 +259,12 @@ macro_rules! density {
 
         impl Density<{ ["", $(stringify!($second))?].len() }> for $D {
             #[inline(always)]
-            fn log_density($x: f64, [$first $(, $second)?]: [f64; { ["", $(stringify!($second))?].len() }]) -> f64 {
+            fn log_density<M: Precision>($x: f64, [$first $(, $second)?]: [f64; { ["", $(stringify!($second))?].len() }]) -> f64 {
                 $log
             }
             #[allow(unused_variables)] // Not every slope depends on everything.
-            fn slopes(
+            #[inline(always)]
+            fn slopes<M: Precision>(
                 $x: f64,
                 [$first $(, $second)?]: [f64; { ["", $(stringify!($second))?].len() }],
             ) -> (f64, [f64; { ["", $(stringify!($second))?].len() }]) {
@@ -201,53 +301,56 @@ macro_rules! density {
 density!(UNIFORM: Uniform, "_random_pdf_uniform" ["random_pdf_uniform"],
 "The density of the uniform distribution: 1 / (high - low) from low to high, else 0.",
 low: "The lower bounds.", high: "The upper bounds.";
-|x| if (low..=high).contains(&x) { -log(high - low) } else { f64::NEG_INFINITY },
+|x| if (low..=high).contains(&x) { -M::log(high - low) } else { f64::NEG_INFINITY },
 slopes 0.0, [1.0 / (high - low), -1.0 / (high - low)]);
 
 density!(NORMAL: Normal, "_random_pdf_normal" ["random_pdf_normal"],
 "The density of the normal distribution: exp(-((x - mu) / sigma)^2 / 2) / (sigma sqrt(2 pi)).",
 mu: "The means.", sigma: "The standard deviations.";
-|x| -0.5 * ((x - mu) / sigma).powi(2) - log(sigma) - 0.5 * log(std::f64::consts::TAU),
+|x| -0.5 * ((x - mu) / sigma).powi(2) - M::log(sigma) - 0.5 * M::log(std::f64::consts::TAU),
 slopes (mu - x) / (sigma * sigma), [(x - mu) / (sigma * sigma), ((x - mu) / sigma).powi(2) / sigma - 1.0 / sigma]);
 
 density!(GAMMA: Gamma, "_random_pdf_gamma" ["random_pdf_gamma"],
 "The density of the gamma distribution of shape alpha and rate beta: beta^alpha x^(alpha - 1) exp(-beta x) / Gamma(alpha).",
 alpha: "The shapes of the distributions, positive.", beta: "Their rates, positive.";
-|x| alpha * log(beta) + (alpha - 1.0) * log(x) - beta * x - lgamma(alpha),
-slopes (alpha - 1.0) / x - beta, [log(beta) + log(x) - digamma(alpha), alpha / beta - x]);
+|x| alpha * M::log(beta) + (alpha - 1.0) * M::log(x) - beta * x - M::lgamma(alpha),
+slopes (alpha - 1.0) / x - beta, [M::log(beta) + M::log(x) - M::digamma(alpha), alpha / beta - x]);
 
 density!(EXPONENTIAL: Exponential, "_random_pdf_exponential" ["random_pdf_exponential"],
 "The density of the exponential distribution: lam exp(-lam x).",
 lam: "The rates, positive.";
-|x| log(lam) - lam * x,
+|x| M::log(lam) - lam * x,
 slopes -lam, [1.0 / lam - x]);
 
 density!(POISSON: Poisson, "_random_pdf_poisson" ["random_pdf_poisson"],
 "The probability of a number x with the Poisson distribution: lam^x exp(-lam) / x!.",
 lam: "The means, positive.";
-|x| x * log(lam) - lam - lgamma(x + 1.0),
+|x| x * M::log(lam) - lam - M::lgamma(x + 1.0),
 slopes 0.0, [x / lam - 1.0]);
 
 /// The logarithm of the probability of x failures before k successes of probability p.
-fn failures(x: f64, k: f64, p: f64) -> f64 {
-    lgamma(x + k) - lgamma(x + 1.0) - lgamma(k) + k * log(p) + x * log(1.0 - p)
+#[inline(always)]
+fn failures<M: Precision>(x: f64, k: f64, p: f64) -> f64 {
+    M::lgamma(x + k) - M::lgamma(x + 1.0) - M::lgamma(k) + k * M::log(p) + x * M::log(1.0 - p)
 }
 
 /// Its derivatives by k and p; none flows to the whole number x.
-fn failures_slopes(x: f64, k: f64, p: f64) -> [f64; 2] {
-    [digamma(x + k) - digamma(k) + log(p), k / p - x / (1.0 - p)]
+#[inline(always)]
+fn failures_slopes<M: Precision>(x: f64, k: f64, p: f64) -> [f64; 2] {
+    [M::digamma(x + k) - M::digamma(k) + M::log(p), k / p - x / (1.0 - p)]
 }
 
 density!(NEGATIVE_BINOMIAL: NegativeBinomial, "_random_pdf_negative_binomial" ["random_pdf_negative_binomial"],
 "The probability of x failures before the k-th success, each of probability p: Gamma(x + k) / (x! Gamma(k)) p^k (1 - p)^x.",
 k: "The numbers of successes, positive; they need not be integers.", p: "The probabilities of a success.";
-|x| failures(x, k, p),
-slopes 0.0, failures_slopes(x, k, p));
+|x| failures::<M>(x, k, p),
+slopes 0.0, failures_slopes::<M>(x, k, p));
 
 /// The derivatives by mu and alpha for k = 1 / alpha and p = 1 / (1 + mu alpha).
-fn dispersed_slopes(x: f64, mu: f64, alpha: f64) -> [f64; 2] {
+#[inline(always)]
+fn dispersed_slopes<M: Precision>(x: f64, mu: f64, alpha: f64) -> [f64; 2] {
     let p = 1.0 / (1.0 + mu * alpha);
-    let [dk, dp] = failures_slopes(x, 1.0 / alpha, p);
+    let [dk, dp] = failures_slopes::<M>(x, 1.0 / alpha, p);
     [-dp * alpha * p * p, -dk / (alpha * alpha) - dp * mu * p * p]
 }
 
@@ -256,8 +359,8 @@ density!(GENERALIZED_NEGATIVE_BINOMIAL: GeneralizedNegativeBinomial,
 "The probability of a number with the negative binomial distribution of mean mu and dispersion alpha, whose variance is \
  mu + alpha mu^2: that with k = 1 / alpha and p = 1 / (1 + mu alpha).",
 mu: "The means, positive.", alpha: "The dispersions, positive.";
-|x| failures(x, 1.0 / alpha, 1.0 / (1.0 + mu * alpha)),
-slopes 0.0, dispersed_slopes(x, mu, alpha));
+|x| failures::<M>(x, 1.0 / alpha, 1.0 / (1.0 + mu * alpha)),
+slopes 0.0, dispersed_slopes::<M>(x, mu, alpha));
 
 /// The density of the Dirichlet distribution.
 pub static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")

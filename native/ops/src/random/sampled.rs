@@ -10,6 +10,8 @@ use ferromx_core::params::{Params, SampleDType};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, params};
+use ferromx_kernels::map::Store;
+use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::rng::{Draws, Philox};
 
 /// The operators of this file.
@@ -80,10 +82,66 @@ fn sample<const N: usize>(
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))
 }
 
+/// Noise that is made in bulk, many numbers side by side.
+#[derive(Clone, Copy)]
+enum Noise {
+    /// Uniform in [0, 1).
+    Uniform,
+    /// Normal with mean 0 and deviation 1.
+    Normal,
+    /// Exponential with mean 1.
+    Exponential,
+}
+
+impl Noise {
+    fn fill<T: Store<f32> + Store<f64>>(self, random: &Philox, out: &mut [T]) {
+        match self {
+            Noise::Uniform => random.fill_uniform(0.0, 1.0, out),
+            Noise::Normal => random.fill_normal(0.0, 1.0, out),
+            Noise::Exponential => random.fill_exponential(1.0, out),
+        }
+    }
+}
+
+/// Fills the result with `value(parameters, noise)`.
+fn sample_bulk<const N: usize>(
+    ctx: &OpCtx<'_>,
+    ins: &[In<'_>],
+    out: &mut Out<'_>,
+    noise: Noise,
+    value: impl Fn([f64; N], f64) -> f64 + Sync,
+) -> Result<()> {
+    let columns = ins.iter().map(|x| parameter(ctx, x)).collect::<Result<Vec<_>>>()?;
+    let block = (out.len() / ins[0].len().max(1)).max(1);
+    let key = ctx.random.next_key();
+    let random = Philox::new(key.seed, key.stream);
+    dispatch!(out.dtype(), T in [f32, f64, f16] => {
+        let out = out.slice_mut::<T>()?;
+        noise.fill(&random, out);
+        parallel_rows(out, block, (1usize << 12).div_ceil(block), |set, out| {
+            let p = std::array::from_fn(|k| columns[k][set]);
+            out.iter_mut().for_each(|x| *x = T::from_f64(value(p, x.to_f64())));
+        });
+        Ok(())
+    }, other => Err(ctx.unsupported(other, DType::FLOATS)))
+}
+
 /// Defines the operator of a distribution. The metadata lists the second parameter after `shape` and `dtype`, as MXNet does.
 macro_rules! distribution {
     ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; |$draws:ident| $draw:expr) => {
+        distribution!($NAME: $op [$alias], $doc, $first: $first_doc $(, $second: $second_doc)?; forward |ctx, ins, outs| {
+            sample(ctx, ins, &mut outs[0], |[$first $(, $second)?]: [f64; _], $draws| $draw)
+        });
+    };
+    ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
+     $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; $noise:ident |$z:ident| $value:expr) => {
+        distribution!($NAME: $op [$alias], $doc, $first: $first_doc $(, $second: $second_doc)?; forward |ctx, ins, outs| {
+            sample_bulk(ctx, ins, &mut outs[0], Noise::$noise, |[$first $(, $second)?]: [f64; _], $z| $value)
+        });
+    };
+    ($NAME:ident: $op:literal [$alias:literal], $doc:literal,
+     $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?; forward $forward:expr) => {
         #[doc = $doc]
         pub static $NAME: OpDef = OpDef::new($op)
             .aliases(&[$alias])
@@ -96,9 +154,7 @@ macro_rules! distribution {
             .params::<SampleParam>()
             .shape(infer_shape)
             .dtype(infer_dtype)
-            .forward(|ctx, ins, outs| {
-                sample(ctx, ins, &mut outs[0], |[$first $(, $second)?]: [f64; _], $draws| $draw)
-            })
+            .forward($forward)
             .grad(Grad::Zero)
             .arg_order(&[stringify!($first), "shape", "dtype" $(, stringify!($second))?])
             .random();
@@ -108,12 +164,12 @@ macro_rules! distribution {
 distribution!(UNIFORM: "_sample_uniform" ["sample_uniform"],
 "Random numbers that are uniformly distributed between `low` and `high`.",
 low: "The lower bounds.", high: "The upper bounds.";
-|draws| low + (high - low) * draws.uniform());
+Uniform |u| low + (high - low) * u);
 
 distribution!(NORMAL: "_sample_normal" ["sample_normal"],
 "Random numbers with a normal distribution of mean `mu` and standard deviation `sigma`.",
 mu: "The means.", sigma: "The standard deviations.";
-|draws| mu + sigma * draws.normal());
+Normal |z| mu + sigma * z);
 
 distribution!(GAMMA: "_sample_gamma" ["sample_gamma"],
 "Random numbers with a gamma distribution of shape `alpha` and scale `beta`: the mean is alpha * beta.",
@@ -123,7 +179,7 @@ alpha: "The shapes of the distributions, positive.", beta: "Their scales.";
 distribution!(EXPONENTIAL: "_sample_exponential" ["sample_exponential"],
 "Random numbers with an exponential distribution of rate `lam`: the mean is 1 / lam.",
 lam: "The rates, positive.";
-|draws| draws.exponential() / lam);
+Exponential |e| e / lam);
 
 distribution!(POISSON: "_sample_poisson" ["sample_poisson"],
 "Random numbers with a Poisson distribution of mean `lam`, as floating-point numbers.",
