@@ -164,9 +164,13 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "shape_written",
         "(newshape) -> list",
-        "The target of a reshape as ONNX writes it: -2 (copy) becomes 0.",
+        "The target of a reshape as ONNX writes it: -2 (copy) becomes 0, -5 (two axes in one) becomes -1 where it is the last.",
         |_, a| {
-            let target = ints(a, 0)?;
+            let mut target = ints(a, 0)?;
+            if target.last() == Some(&-5) && !target.contains(&-1) {
+                target.pop();
+                target.push(-1);
+            }
             if target.iter().any(|x| *x < -2) {
                 return Err(Error::unsupported(format!("the special numbers in {target:?} cannot be written")));
             }
