@@ -75,7 +75,15 @@ class SparseNDArraySuite extends munit.FunSuite {
     val weight = NDArray.array(Array(1f, 10f, 100f), Shape(3, 1), cpu)
     val gradient = NDArray.zeros(3, 1).toSparse()
     val executor =
-      symbol.bind(cpu, Seq(matrix, weight), Seq(null, gradient), Seq("null", "write"), Nil, Map.empty[String, Context], null)
+      symbol.bind(
+        cpu,
+        Seq(matrix, weight),
+        Seq(null, gradient),
+        Seq("null", "write"),
+        Nil,
+        Map.empty[String, Context],
+        null
+      )
     executor.forward(isTrain = true)
     assertEquals(executor.outputs(0).toArray.toSeq, Seq(201f, 0f, 30f))
     executor.backward(NDArray.ones(3, 1))
