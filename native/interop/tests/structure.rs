@@ -3,19 +3,25 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use ferromx_interop::import::{self, ImportOptions};
+use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::onnx::{self, External};
 use serde_json::Value;
 
-/// The operators of a case of the conformance data, imported for open shapes or those that are given.
-fn operators(family: &str, name: &str, options: &ImportOptions) -> HashMap<String, usize> {
+/// A case of the conformance data, imported for open shapes or those that are given.
+fn imported(family: &str, name: &str, options: &ImportOptions) -> Imported {
     let path = format!("{}/../../tests/onnx/data/{family}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let case = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()).find(|c| c["name"] == name).unwrap();
     let hex = case["model"].as_str().unwrap();
     let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
     let model = onnx::read(Bytes::from(bytes), &External::refused()).unwrap();
-    let imported = import::import(&model, options).unwrap_or_else(|e| panic!("{name}: {e}"));
+    import::import(&model, options).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// The operators of a case.
+fn operators(family: &str, name: &str, options: &ImportOptions) -> HashMap<String, usize> {
+    let imported = imported(family, name, options);
     let mut counts = HashMap::new();
     for op in imported.symbol.nodes().iter().filter_map(|n| n.op.as_ref()) {
         *counts.entry(op.def.name.to_string()).or_insert(0) += 1;
@@ -34,6 +40,23 @@ fn what_data_decides_becomes_operators_with_graphs() {
     // What is known is put in place.
     let scan = made("Scan");
     assert!(!scan.contains_key("_foreach"), "{scan:?}");
+}
+
+#[test]
+fn operators_with_graphs_are_written_as_such() {
+    let cases = [
+        ("If of data", "If"),
+        ("Loop until", "Loop"),
+        ("Loop of a computed length", "Loop"),
+        ("Scan of numbers", "Scan"),
+    ];
+    for (name, op) in cases {
+        let made = imported("control", name, &ImportOptions::default());
+        let params = made.args.iter().chain(&made.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+        let options = ExportOptions { outputs: made.outputs.clone(), ..ExportOptions::default() };
+        let model = export::export(&made.symbol, &params, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(model.graph.nodes.iter().filter(|n| n.op == op).count(), 1, "{name}");
+    }
 }
 
 #[test]

@@ -3,14 +3,16 @@
 //! Nodes are taken from the outputs towards the inputs. For each the table's processes are tried whose recipe is made of operators of
 //! ours that stand there; the first one that fits makes the framework's operators.
 
+mod bodies;
 mod fit;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
-use ferromx_runtime::symbol::Symbol;
+use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 use indexmap::IndexMap;
 
@@ -41,9 +43,34 @@ pub struct Source {
     producers: HashMap<String, usize>,
     /// Constants of one element.
     numbers: HashMap<usize, f64>,
+    /// Operators with graphs inside, by name.
+    inner: HashMap<String, Arc<SymbolNode>>,
 }
 
 impl Source {
+    /// A graph of which nothing is known yet.
+    fn of(graph: Graph, symbol: &Symbol) -> Source {
+        let inner = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(|n| (n.name.clone(), n)).collect();
+        Source {
+            graph,
+            uses: HashMap::new(),
+            handles: HashMap::new(),
+            names: Vec::new(),
+            producers: HashMap::new(),
+            numbers: HashMap::new(),
+            inner,
+        }
+    }
+
+    /// Finds out who makes and who uses the values.
+    fn index(&mut self) {
+        for (i, node) in self.graph.nodes.iter().enumerate() {
+            self.producers.extend(node.outputs.iter().map(|o| (o.clone(), i)));
+            node.inputs.iter().for_each(|name| *self.uses.entry(name.clone()).or_default() += 1);
+        }
+        self.graph.outputs.iter().for_each(|o| *self.uses.entry(o.name.clone()).or_default() += 1);
+    }
+
     /// The tensor of a name.
     fn value(&self, name: &str) -> Value {
         self.handles.get(name).map_or(Value::None, |h| Value::Handle(*h))
@@ -153,14 +180,7 @@ fn look_at(
     }
     let shapes = infer_shapes(&internals, &shapes)?.outputs;
     let types = infer_dtypes(&internals, &dtypes)?.outputs;
-    let mut source = Source {
-        graph,
-        uses: HashMap::new(),
-        handles: HashMap::new(),
-        names: Vec::new(),
-        producers: HashMap::new(),
-        numbers: HashMap::new(),
-    };
+    let mut source = Source::of(graph, symbol);
     for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
         let name = mxnet::value_name(&e.node, e.index as usize);
         let handle = match params.get(&name).filter(|_| e.node.is_variable()) {
@@ -175,11 +195,7 @@ fn look_at(
         source.names.resize(source.names.len().max(handle + 1), String::new());
         source.names[handle] = name;
     }
-    for (i, node) in source.graph.nodes.iter().enumerate() {
-        source.producers.extend(node.outputs.iter().map(|o| (o.clone(), i)));
-        node.inputs.iter().for_each(|name| *source.uses.entry(name.clone()).or_default() += 1);
-    }
-    source.graph.outputs.iter().for_each(|o| *source.uses.entry(o.name.clone()).or_default() += 1);
+    source.index();
     Ok(source)
 }
 
@@ -205,6 +221,9 @@ fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec
 
 /// Writes one node of ours, with those that the process covers.
 fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
+    if let Some(op) = source.inner.get(&source.graph.nodes[i].name) {
+        return bodies::write(importer, source, i, op, opset);
+    }
     let mut reasons: Vec<String> = Vec::new();
     for process in table()?.processes() {
         if process.direction == Direction::Import || !(process.since..=process.until).contains(&opset) {
@@ -410,7 +429,7 @@ fn finish(
     params: &IndexMap<String, NDArray>,
     options: &ExportOptions,
 ) -> Result<()> {
-    let used: std::collections::HashSet<&String> = graph.nodes.iter().flat_map(|n| &n.inputs).collect();
+    let used = bodies::used_names(&graph.nodes);
     let heads: Vec<&String> = source.graph.outputs.iter().map(|o| &o.name).collect();
     let names = importer.sink.as_ref().map(|s| s.names.clone()).unwrap_or_default();
     let mut by_name: Vec<(&String, usize)> = names.iter().map(|(h, n)| (n, *h)).collect();
@@ -471,7 +490,7 @@ fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, mut outs: Vec<(S
                     n.clone_from(&other);
                 }
             };
-            graph.nodes.iter_mut().for_each(|n| n.inputs.iter_mut().chain(&mut n.outputs).for_each(rename));
+            bodies::rename_everywhere(&mut graph.nodes, &rename);
             graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
             outs.iter_mut().for_each(|(_, info)| rename(&mut info.name));
             if let Some(tensor) = graph.constants.shift_remove(&name) {

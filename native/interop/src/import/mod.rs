@@ -25,6 +25,7 @@ use eval::Surroundings;
 pub use eval::{Names, Scope};
 use hooks::Hooked;
 pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
+pub(crate) use order::free_names;
 pub use symbolic::{Dims, is_unknown};
 
 use crate::error::{Error, Problem, Result};

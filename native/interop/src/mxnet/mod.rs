@@ -17,10 +17,11 @@ pub fn value_name(node: &SymbolNode, index: usize) -> String {
     if index == 0 { node.name.clone() } else { format!("{}:{index}", node.name) }
 }
 
-/// A symbol in the neutral form. Its inputs are all its variables; parameters get their values from elsewhere.
+/// A symbol in the neutral form, without the graphs inside of its operators. Its inputs are all its variables; parameters get their values
+/// from elsewhere.
 ///
 /// # Errors
-/// Two nodes of one name, an operator that has graphs inside.
+/// Two nodes of one name.
 pub fn graph(symbol: &Symbol) -> Result<Graph> {
     let value = |name: String| ValueInfo { name, element: None, dims: None, other: None };
     let mut graph = Graph::default();
@@ -33,12 +34,6 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             graph.inputs.push(value(node.name.clone()));
             continue;
         };
-        if !node.graphs.is_empty() {
-            return Err(Error::unsupported(format!(
-                "{} '{}' has graphs inside, which are not written",
-                op.def.name, node.name
-            )));
-        }
         let descriptor = descriptor(op.def);
         let written = node.attrs.read();
         let attributes = descriptor.attributes.iter().map(|a| {

@@ -17,6 +17,9 @@ use super::infer::Entries;
 use crate::graph::{Action, Graph, entry};
 use crate::symbol::OpCall;
 
+/// Operators that add arrays; those that broadcast do nothing else where the shapes are equal.
+const ADDITIONS: [&str; 3] = ["elemwise_add", "broadcast_add", "_npi_add"];
+
 /// What the pass is told.
 pub struct Request<'a> {
     /// Which nodes run.
@@ -109,9 +112,11 @@ impl Tail {
                 Some(function) => self.fused.function = Some(function),
                 None => return false,
             },
-            Role::None if op.def.name == "elemwise_add" && !self.fused.residual => {
+            Role::None if ADDITIONS.contains(&op.def.name) && !self.fused.residual => {
                 let other = if node.inputs[0] == self.end { node.inputs[1] } else { node.inputs[0] };
-                if request.changing.contains(&other) || request.shapes[other] != request.shapes[self.end] {
+                let alike = request.shapes[other] == request.shapes[self.end]
+                    && request.dtypes[other] == request.dtypes[self.end];
+                if request.changing.contains(&other) || !alike {
                     return false;
                 }
                 self.inputs.push(other);

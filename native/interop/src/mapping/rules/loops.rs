@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use ferromx_core::dtype::DType;
 use ferromx_core::shape::Shape;
 
 use crate::error::{Error, Result};
@@ -38,13 +39,22 @@ fn like(s: &mut Scope<'_, '_>, value: &Value, what: &str) -> Result<usize> {
     Ok(s.importer.body_input(&name, shape, dtype))
 }
 
-/// A body whose outputs do not all depend on its inputs gets the ones it leaves out as inputs all the same: a choice between an output and
-/// such an input that always takes the output. `of` gives for each input the output that has its shape.
+/// Makes the outputs of a body depend on inputs that it leaves out: each stays what it is, by a choice that always takes it. `of` gives for
+/// each input the output that has its shape.
 fn keep(s: &mut Scope<'_, '_>, values: &mut [Value], inputs: &[usize], of: impl Fn(usize) -> usize) -> Result<()> {
-    let always = s.importer.scalar(&format!("{}/always", s.name.clone()), true)?;
+    let name = s.name.clone();
     for (i, input) in inputs.iter().enumerate() {
-        let out = of(i);
-        values[out] = apply(s, "_npi_where", &[always.clone(), values[out].clone(), Value::Handle(*input)], &[])?;
+        let (out, input) = (of(i), Value::Handle(*input));
+        let made = values[out].clone();
+        // Not everybody can choose between truth values.
+        values[out] = if s.importer.builder.info(tensor(&made)?).dtype == Some(DType::Bool) {
+            let never = s.importer.scalar(&format!("{name}/never"), false)?;
+            let nothing = apply(s, "_npi_bitwise_and", &[input, never], &[])?;
+            apply(s, "_npi_bitwise_or", &[made, nothing], &[])?
+        } else {
+            let always = s.importer.scalar(&format!("{name}/always"), true)?;
+            apply(s, "_npi_where", &[always, made, input], &[])?
+        };
     }
     Ok(())
 }

@@ -1,0 +1,347 @@
+//! Writes operators with graphs: `_cond` as If, `_foreach` as Scan, `_while_loop` as Loop. What a graph takes from outside is used by name, as
+//! ONNX has it; only rows, states and variables of loops are inputs of the body.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::shape::Shape;
+use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
+use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+use indexmap::IndexMap;
+
+use super::{Source, nodes};
+use crate::error::{Error, Result};
+use crate::import::Importer;
+use crate::ir::{Dim, ElementType, Graph, Node, Value, ValueInfo};
+use crate::mxnet;
+
+/// Nodes with the names and handles of what they make.
+#[derive(Default)]
+struct Spliced {
+    nodes: Vec<Node>,
+    outputs: Vec<(String, usize)>,
+}
+
+/// Writes an operator with graphs. Gives the nodes that it covers.
+pub fn write(
+    importer: &mut Importer<'_>,
+    source: &Source,
+    i: usize,
+    op: &SymbolNode,
+    opset: i64,
+) -> Result<Vec<usize>> {
+    let node = &source.graph.nodes[i];
+    let mut writer = Writer { importer, source, node, opset };
+    match node.op.as_str() {
+        "_cond" => writer.branch(&op.graphs)?,
+        "_foreach" => writer.scan(&op.graphs)?,
+        "_while_loop" => writer.repeat(&op.graphs)?,
+        other => return Err(Error::unsupported(format!("{other} with graphs inside has no form in the framework"))),
+    }
+    Ok(vec![i])
+}
+
+struct Writer<'a, 't> {
+    importer: &'a mut Importer<'t>,
+    source: &'a Source,
+    node: &'a Node,
+    opset: i64,
+}
+
+fn info(name: &str, shape: &Shape, dtype: Option<DType>) -> ValueInfo {
+    let dim = |d: &i64| usize::try_from(*d).map_or(Dim::Unknown, Dim::Known);
+    let dims = shape.ndim_is_known().then(|| shape.dims().iter().map(dim).collect());
+    ValueInfo { name: name.into(), element: dtype.map(ElementType::Ours), dims, other: None }
+}
+
+impl Writer<'_, '_> {
+    /// The numbers of a parameter.
+    fn places(&self, parameter: &str) -> Result<Vec<usize>> {
+        let value = self.node.attributes.get(parameter).and_then(Value::ints);
+        let value =
+            value.ok_or_else(|| Error::value(format!("{parameter} of {} is no list of numbers", self.node.op)))?;
+        Ok(value.into_iter().filter_map(|i| usize::try_from(i).ok()).collect())
+    }
+
+    fn count(&self, parameter: &str) -> usize {
+        let value = self.node.attributes.get(parameter).and_then(Value::int);
+        value.and_then(|n| usize::try_from(n).ok()).unwrap_or_default()
+    }
+
+    /// The handle of an input of the operator.
+    fn input(&self, place: usize) -> Result<usize> {
+        let name = self.node.inputs.get(place);
+        let handle = name.and_then(|name| self.source.handles.get(name)).copied();
+        handle.ok_or_else(|| Error::value(format!("{} has no input {place}", self.node.op)))
+    }
+
+    fn unique(&mut self, what: &str) -> String {
+        let wanted = format!("{}/{what}", self.node.name);
+        self.importer.sink.as_mut().map_or(wanted.clone(), |s| s.unique(&wanted))
+    }
+
+    /// A new tensor with a name of its own.
+    fn tensor(&mut self, what: &str, shape: Shape, dtype: Option<DType>) -> (String, usize) {
+        let name = self.unique(what);
+        let handle = self.importer.builder.input(&name, shape, dtype, None);
+        if let Some(sink) = self.importer.sink.as_mut() {
+            sink.names.insert(handle, name.clone());
+        }
+        (name, handle)
+    }
+
+    fn written(&mut self, handle: usize) -> Result<String> {
+        self.importer.written_name(&Value::Handle(handle))
+    }
+
+    fn operator(op: &str, inputs: Vec<String>, output: &str) -> Node {
+        Node { name: output.into(), op: op.into(), inputs, outputs: vec![output.into()], ..Node::default() }
+    }
+
+    /// The nodes of a graph whose variables stand for these tensors.
+    fn splice(&mut self, graph: &Symbol, variables: &[usize], what: &str) -> Result<Spliced> {
+        let names = graph.list_inputs();
+        let known: HashMap<&String, usize> = names.iter().zip(variables.iter().copied()).collect();
+        let info = |n: &String| known.get(n).map(|h| self.importer.builder.info(*h));
+        let shapes: Vec<_> = names.iter().filter_map(|n| Some((n.clone(), info(n)?.shape.clone()))).collect();
+        let types: Vec<_> = names.iter().filter_map(|n| Some((n.clone(), info(n)?.dtype?))).collect();
+        let internals = graph.internals();
+        let shapes = infer_shapes(&internals, &shapes)?.outputs;
+        let types = infer_dtypes(&internals, &types)?.outputs;
+        let mut inner = Source::of(mxnet::graph(graph)?, graph);
+        let mut renamed: HashMap<String, String> = HashMap::new();
+        for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
+            let old = mxnet::value_name(&e.node, e.index as usize);
+            let (name, handle) = match known.get(&old).filter(|_| e.node.is_variable()) {
+                Some(handle) => (self.written(*handle)?, *handle),
+                None => self.tensor(&format!("{what}/{old}"), shape, dtype.or(Some(DType::F32))),
+            };
+            inner.names.resize(inner.names.len().max(handle + 1), String::new());
+            inner.names[handle].clone_from(&name);
+            if let Some(x) = self.source.number(handle) {
+                inner.numbers.insert(handle, x);
+            }
+            inner.handles.insert(name.clone(), handle);
+            renamed.insert(old, name);
+        }
+        let rename = |name: &mut String| {
+            if let Some(new) = renamed.get(name) {
+                name.clone_from(new);
+            }
+        };
+        inner.inner = std::mem::take(&mut inner.inner)
+            .into_iter()
+            .filter_map(|(name, node)| Some((renamed.get(&name)?.clone(), node)))
+            .collect();
+        for node in &mut inner.graph.nodes {
+            node.inputs.iter_mut().chain(&mut node.outputs).for_each(rename);
+            rename(&mut node.name);
+        }
+        inner.graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
+        inner.index();
+        let mut chunks = nodes(self.importer, &inner, self.opset)?;
+        chunks.reverse();
+        let outputs = inner.graph.outputs.iter().filter_map(|o| Some((o.name.clone(), *inner.handles.get(&o.name)?)));
+        Ok(Spliced { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
+    }
+
+    /// A body of nodes. Outputs that no node of it makes, or that it has twice, are copies.
+    fn body(&mut self, what: &str, inputs: Vec<ValueInfo>, mut made: Vec<Node>, outputs: &[(String, usize)]) -> Value {
+        let mut ends: Vec<ValueInfo> = Vec::new();
+        for (name, handle) in outputs {
+            let t = self.importer.builder.info(*handle);
+            let (shape, dtype) = (t.shape.clone(), t.dtype);
+            let mut name = name.clone();
+            let inside = made.iter().any(|n| n.outputs.contains(&name));
+            if !inside || ends.iter().any(|o| o.name == name) {
+                let copy = self.unique(&format!("{what}/copy"));
+                made.push(Self::operator("Identity", vec![name], &copy));
+                name = copy;
+            }
+            ends.push(info(&name, &shape, dtype));
+        }
+        let name = self.unique(what);
+        Value::Graph(Arc::new(Graph { name, nodes: made, inputs, outputs: ends, ..Graph::default() }))
+    }
+
+    /// A condition as a single truth value.
+    fn truth(&mut self, what: &str, made: &mut Spliced) -> Result<(String, usize)> {
+        let Some((mut name, handle)) = made.outputs.first().cloned() else {
+            return Err(Error::value("a condition has no output"));
+        };
+        let t = self.importer.builder.info(handle);
+        let (rank, is_bool) = (t.shape.ndim(), t.dtype == Some(DType::Bool));
+        if rank != Some(0) {
+            let shape = self.importer.integers(&format!("{what}/shape"), &[], &[0])?;
+            let (flat, _) = self.tensor(&format!("{what}/single"), Shape::new(&[]), None);
+            let inputs = vec![name, self.written(shape)?];
+            made.nodes.push(Self::operator("Reshape", inputs, &flat));
+            name = flat;
+        }
+        let (end, handle) = self.tensor(&format!("{what}/truth"), Shape::new(&[]), Some(DType::Bool));
+        let mut node = Self::operator(if is_bool { "Identity" } else { "Cast" }, vec![name], &end);
+        if !is_bool {
+            node.attributes.insert("to".into(), Value::Int(9));
+        }
+        made.nodes.push(node);
+        Ok((end, handle))
+    }
+
+    fn push(&mut self, before: Vec<Node>, node: Node) {
+        if let Some(sink) = self.importer.sink.as_mut() {
+            sink.nodes.extend(before);
+            sink.nodes.push(node);
+        }
+    }
+
+    fn inputs_at(&self, parameter: &str) -> Result<Vec<usize>> {
+        self.places(parameter)?.into_iter().map(|place| self.input(place)).collect()
+    }
+
+    fn branch(&mut self, graphs: &[Symbol]) -> Result<()> {
+        let [test, then, otherwise] = graphs else { return Err(Error::value("_cond has three graphs")) };
+        let variables = self.inputs_at("cond_input_locs")?;
+        let mut condition = self.splice(test, &variables, "condition")?;
+        let (condition_name, _) = self.truth("condition", &mut condition)?;
+        let mut attributes = IndexMap::new();
+        for (key, graph, locs) in
+            [("then_branch", then, "then_input_locs"), ("else_branch", otherwise, "else_input_locs")]
+        {
+            let variables = self.inputs_at(locs)?;
+            let made = self.splice(graph, &variables, key)?;
+            attributes.insert(key.to_string(), self.body(key, Vec::new(), made.nodes, &made.outputs));
+        }
+        let (name, outputs) = (self.node.name.clone(), self.node.outputs.clone());
+        let node = Node { name, op: "If".into(), inputs: vec![condition_name], outputs, attributes, ..Node::default() };
+        self.push(condition.nodes, node);
+        Ok(())
+    }
+
+    fn scan(&mut self, graphs: &[Symbol]) -> Result<()> {
+        let [step] = graphs else { return Err(Error::value("_foreach has one graph")) };
+        let (data, states, rest) =
+            (self.places("in_data_locs")?, self.places("in_state_locs")?, self.places("remain_locs")?);
+        let mut variables = vec![0; data.len() + states.len() + rest.len()];
+        let (mut inputs, mut state_infos, mut row_infos, mut before) = (vec![String::new(); 0], vec![], vec![], vec![]);
+        for (k, place) in states.iter().enumerate() {
+            let outer = self.input(data.len() + k)?;
+            inputs.push(self.written(outer)?);
+            let t = self.importer.builder.info(outer);
+            let (shape, dtype) = (t.shape.clone(), t.dtype);
+            let (name, handle) = self.tensor(&format!("state{k}"), shape.clone(), dtype);
+            state_infos.push(info(&name, &shape, dtype));
+            variables[*place] = handle;
+        }
+        for (k, place) in data.iter().enumerate() {
+            let outer = self.input(k)?;
+            inputs.push(self.written(outer)?);
+            let t = self.importer.builder.info(outer);
+            let (dtype, row) = (t.dtype, t.shape.dims().get(1..).unwrap_or(&[]).to_vec());
+            let (name, handle) = self.tensor(&format!("row{k}"), Shape::new(&row), dtype);
+            row_infos.push(info(&name, &Shape::new(&row), dtype));
+            variables[*place] = handle;
+            if row.is_empty() {
+                // The rows of a vector have one element here, and none of the dimensions there.
+                let axes = self.importer.integers(&format!("{name}/axes"), &[0], &[1])?;
+                let (wide, handle) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
+                before.push(Self::operator("Unsqueeze", vec![name, self.written(axes)?], &wide));
+                variables[*place] = handle;
+            }
+        }
+        for (k, place) in rest.iter().enumerate() {
+            variables[*place] = self.input(data.len() + states.len() + k)?;
+        }
+        let made = self.splice(step, &variables, "step")?;
+        before.extend(made.nodes);
+        let rows = self.count("num_out_data").min(made.outputs.len());
+        let (collected, last) = made.outputs.split_at(rows);
+        let ends = [last, collected].concat();
+        let body = self.body("step", [state_infos, row_infos].concat(), before, &ends);
+        let (collected, last) = self.node.outputs.split_at(rows);
+        let count = Value::Int(data.len() as i64);
+        let attributes = [("body".to_string(), body), ("num_scan_inputs".to_string(), count)].into_iter().collect();
+        let (name, outputs) = (self.node.name.clone(), [last, collected].concat());
+        self.push(Vec::new(), Node { name, op: "Scan".into(), inputs, outputs, attributes, ..Node::default() });
+        Ok(())
+    }
+
+    fn repeat(&mut self, graphs: &[Symbol]) -> Result<()> {
+        let [test, round] = graphs else { return Err(Error::value("_while_loop has two graphs")) };
+        if self.count("num_out_data") > 0 {
+            return Err(Error::unsupported(
+                "what _while_loop collects has rows for rounds that are not made, which Loop does not: leave these outputs out",
+            ));
+        }
+        let (test_locs, round_locs, vars) =
+            (self.places("cond_input_locs")?, self.places("func_input_locs")?, self.places("func_var_locs")?);
+        // Before the first round the condition looks at the first values.
+        let first = self.inputs_at("cond_input_locs")?;
+        let mut start = self.splice(test, &first, "start")?;
+        let (goes_on, _) = self.truth("start", &mut start)?;
+        let most = [self.count("max_iterations") as i64];
+        let most = self.importer.integers(&format!("{}/most", self.node.name), &most, &[])?;
+        let mut inputs = vec![self.written(most)?, goes_on];
+        let (counter, _) = self.tensor("counter", Shape::new(&[]), Some(DType::I64));
+        let (before, _) = self.tensor("before", Shape::new(&[]), Some(DType::Bool));
+        let mut infos = vec![
+            info(&counter, &Shape::new(&[]), Some(DType::I64)),
+            info(&before, &Shape::new(&[]), Some(DType::Bool)),
+        ];
+        let mut variables = self.inputs_at("func_input_locs")?;
+        for (k, place) in vars.iter().enumerate() {
+            let outer = self.input(round_locs[*place])?;
+            inputs.push(self.written(outer)?);
+            let t = self.importer.builder.info(outer);
+            let (shape, dtype) = (t.shape.clone(), t.dtype);
+            let (name, handle) = self.tensor(&format!("variable{k}"), shape.clone(), dtype);
+            infos.push(info(&name, &shape, dtype));
+            variables[*place] = handle;
+        }
+        let made = self.splice(round, &variables, "round")?;
+        // The condition for the next round looks at what this one made.
+        let mut next = Vec::new();
+        for loc in test_locs {
+            let var = vars.iter().position(|place| round_locs[*place] == loc);
+            next.push(match var.and_then(|v| made.outputs.get(v)) {
+                Some((_, handle)) => *handle,
+                None => self.input(loc)?,
+            });
+        }
+        let mut after = self.splice(test, &next, "after")?;
+        let condition = self.truth("after", &mut after)?;
+        let body = [made.nodes, after.nodes].concat();
+        let ends = [vec![condition], made.outputs].concat();
+        let attributes = [("body".to_string(), self.body("round", infos, body, &ends))].into_iter().collect();
+        let (name, outputs) = (self.node.name.clone(), self.node.outputs.clone());
+        self.push(start.nodes, Node { name, op: "Loop".into(), inputs, outputs, attributes, ..Node::default() });
+        Ok(())
+    }
+}
+
+/// The constants that nodes use, graphs inside of them too.
+pub fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
+    let inner = |n: &Node| crate::import::free_names(n).into_iter().map(str::to_string).collect::<Vec<_>>();
+    nodes.iter().flat_map(|n| n.inputs.iter().cloned().chain(inner(n))).collect()
+}
+
+/// Renames a value in nodes and the graphs inside of them.
+pub fn rename_everywhere(nodes: &mut [Node], rename: &impl Fn(&mut String)) {
+    for node in nodes {
+        node.inputs.iter_mut().chain(&mut node.outputs).for_each(rename);
+        for value in node.attributes.values_mut() {
+            if let Value::Graph(graph) = value {
+                let graph = Arc::make_mut(graph);
+                rename_everywhere(&mut graph.nodes, rename);
+                graph.outputs.iter_mut().for_each(|o| rename(&mut o.name));
+            }
+        }
+    }
+}
+
+impl Importer<'_> {
+    /// A constant of 64-bit integers.
+    fn integers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
+        Ok(self.builder.constant(name, ferromx_core::ndarray::NDArray::from_slice(items, shape)?))
+    }
+}
