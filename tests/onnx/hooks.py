@@ -18,7 +18,9 @@ def main(path):
         # Of an older operator set: the limits are attributes.
         helper.make_node("Clip", ["scaled"], ["clipped"], name="clip", min=-4.0, max=4.0),
         helper.make_node("Squash", ["clipped", "bias"], ["squashed"], name="squash", domain="org.example", power=2),
-        helper.make_node("Relu", ["squashed"], ["y"], name="relu"),
+        # A parameter without dimensions.
+        helper.make_node("Mul", ["squashed", "gain"], ["raised"], name="raise"),
+        helper.make_node("Relu", ["raised"], ["y"], name="relu"),
     ]
     bias = numpy_helper.from_array(np.array([0.5, -0.5, 1.0], np.float32), "bias")
     graph = helper.make_graph(
@@ -26,7 +28,7 @@ def main(path):
         "hooks",
         [helper.make_tensor_value_info("x", FLOATS, ["batch", 3])],
         [helper.make_tensor_value_info("y", FLOATS, ["batch", 3])],
-        [bias],
+        [bias, numpy_helper.from_array(np.float32(1), "gain")],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("org.example", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)

@@ -223,7 +223,7 @@ impl Writer<'_, '_> {
         let (data, states, rest) =
             (self.places("in_data_locs")?, self.places("in_state_locs")?, self.places("remain_locs")?);
         let mut variables = vec![0; data.len() + states.len() + rest.len()];
-        let (mut inputs, mut state_infos, mut row_infos, mut before) = (vec![String::new(); 0], vec![], vec![], vec![]);
+        let (mut inputs, mut state_infos, mut row_infos, mut before) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (k, place) in states.iter().enumerate() {
             let outer = self.input(data.len() + k)?;
             inputs.push(self.written(outer)?);

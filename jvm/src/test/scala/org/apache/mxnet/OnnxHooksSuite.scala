@@ -1,5 +1,6 @@
 package org.apache.mxnet
 
+import org.apache.mxnet.module.Module
 import org.apache.mxnet.udf.Scale
 
 /** Found on the class path, for an operator that no other test uses. */
@@ -57,7 +58,7 @@ class OnnxHooksSuite extends munit.FunSuite {
     assertEquals(run(model), expected(_ * _))
     assertEquals(Onnx.check(path, options), IndexedSeq.empty)
     assert(model.symbol.toJson.contains("test_scale"))
-    assertEquals(model.argParams.keySet, Set("bias"))
+    assertEquals(model.argParams.keySet, Set("bias", "gain"))
     // Saved and loaded, the user-defined operator is found again.
     val again = Symbol.loadJson(model.symbol.toJson)
     assertEquals(again.listArguments(), model.symbol.listArguments())
@@ -116,7 +117,7 @@ class OnnxHooksSuite extends munit.FunSuite {
         .skipNodes("relu")
     )
     assertEquals(run(model), input.toSeq.map(x => math.max(-4f, math.min(4f, x + 1f)) + 7f))
-    assertEquals(model.argParams.size, 2)
+    assertEquals(model.argParams.size, 3)
     assert(!model.symbol.toJson.contains("\"relu\""))
   }
 
@@ -156,6 +157,16 @@ class OnnxHooksSuite extends munit.FunSuite {
     assertEquals(run(Onnx.importModel(path, as("Power"))), clipped.map(x => x * x))
     val off = intercept[MXNetError](Onnx.importModel(path, as("Found").withoutAnnotatedHooks()))
     assert(off.getMessage.contains("Found"), off.getMessage)
+  }
+
+  test("a module binds a model with a parameter without dimensions") {
+    val model = Onnx.importModel(path, options)
+    assertEquals(model.argParams("gain").shape, Shape())
+    val module = new Module(model.symbol, dataNames = IndexedSeq("x"), labelNames = IndexedSeq.empty)
+    module.bind(forTraining = false, inputsNeedGrad = false, forceRebind = false, DataDesc("x", Shape(2, 3)))
+    module.initParams(argParams = model.argParams, auxParams = model.auxParams)
+    val batch = new DataBatch(IndexedSeq(NDArray.array(input, Shape(2, 3))), IndexedSeq.empty, null, 0)
+    assertEquals(module.predict(batch).head.toArray.toSeq, expected(_ * _))
   }
 
   test("Java imports with hooks") {
