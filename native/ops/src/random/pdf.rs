@@ -98,29 +98,32 @@ struct Points<'a, T, const N: usize> {
     block: usize,
 }
 
-impl<T: Element, const N: usize> Points<'_, T, N> {
-    /// Calls `each` for the numbers of all points in this chunk, with point and parameters.
-    #[inline(always)]
-    fn each(&self, mut each: impl FnMut(usize, f64, [f64; N])) {
-        let n = self.x.len();
-        if self.block == 1 {
-            let p = self.p.map(|p| &p[self.first..self.first + n]);
-            for (i, x) in self.x.iter().enumerate() {
-                each(i, x.to_f64(), p.map(|p| p[i].to_f64()));
+/// Runs `$body` for all points of a chunk, with their numbers in it, the points and their parameters. Not a function: the compiler
+/// would leave a large closure out of the loop that is compiled for wide vectors.
+macro_rules! each {
+    ($points:expr, |$i:ident, $x:ident, $p:ident| $body:expr) => {{
+        let points = $points;
+        let n = points.x.len();
+        if points.block == 1 {
+            let all = points.p.map(|p| &p[points.first..points.first + n]);
+            for ($i, x) in points.x.iter().enumerate() {
+                let ($x, $p) = (x.to_f64(), all.map(|p| p[$i].to_f64()));
+                $body;
             }
-            return;
-        }
-        let mut begin = 0;
-        while begin < n {
-            let set = (self.first + begin) / self.block;
-            let end = ((set + 1) * self.block - self.first).min(n);
-            let p = self.p.map(|p| p[set].to_f64());
-            for (i, x) in self.x.iter().enumerate().take(end).skip(begin) {
-                each(i, x.to_f64(), p);
+        } else {
+            let mut begin = 0;
+            while begin < n {
+                let set = (points.first + begin) / points.block;
+                let end = ((set + 1) * points.block - points.first).min(n);
+                let $p = points.p.map(|p| p[set].to_f64());
+                for ($i, x) in points.x.iter().enumerate().take(end).skip(begin) {
+                    let $x = x.to_f64();
+                    $body;
+                }
+                begin = end;
             }
-            begin = end;
         }
-    }
+    }};
 }
 
 fn parameters<'a, T: Element, const N: usize>(ins: &[In<'a>]) -> Result<[&'a [T]; N]> {
@@ -160,9 +163,9 @@ impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Densiti
     fn run(self) {
         let out = &mut self.out[..self.points.x.len()];
         if self.is_log {
-            self.points.each(|i, x, p| out[i] = T::from_f64(D::log_density::<M>(x, p)));
+            each!(self.points, |i, x, p| out[i] = T::from_f64(D::log_density::<M>(x, p)));
         } else {
-            self.points.each(|i, x, p| out[i] = T::from_f64(M::exp(D::log_density::<M>(x, p))));
+            each!(self.points, |i, x, p| out[i] = T::from_f64(M::exp(D::log_density::<M>(x, p))));
         }
     }
 }
@@ -211,8 +214,8 @@ impl<D: Density<N>, M: Precision, T: Element, const N: usize> Slopes<'_, D, M, T
         let n = points.x.len();
         let (grad, to) = (&self.grad[begin..begin + n], &mut to[..n]);
         match self.of.checked_sub(1) {
-            None => points.each(|i, x, p| to[i] = D::slopes::<M>(x, p).0 * grad[i].to_f64()),
-            Some(which) => points.each(|i, x, p| to[i] = D::slopes::<M>(x, p).1[which] * grad[i].to_f64()),
+            None => each!(points, |i, x, p| to[i] = D::slopes::<M>(x, p).0 * grad[i].to_f64()),
+            Some(which) => each!(points, |i, x, p| to[i] = D::slopes::<M>(x, p).1[which] * grad[i].to_f64()),
         }
         if let Some(density) = self.density {
             to.iter_mut().zip(&density[begin..begin + n]).for_each(|(to, d)| *to *= d.to_f64());
