@@ -32,6 +32,13 @@ pub enum Elementwise {
     Relu,
     /// x above 0, a multiple of it otherwise.
     Leaky(f64),
+    /// Limited to an interval, with NaN kept.
+    Clamp {
+        /// The least value.
+        low: f64,
+        /// The largest value, which wins if it is the smaller one.
+        high: f64,
+    },
     /// Another function, for float32 and float64: it replaces each element by its value.
     Map(fn(&mut [f32]), fn(&mut [f64])),
 }

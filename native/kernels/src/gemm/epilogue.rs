@@ -25,6 +25,13 @@ pub enum Activation<T> {
     Relu,
     /// x above 0, a multiple of it otherwise.
     Leaky(T),
+    /// The value limited to an interval, with NaN kept.
+    Clamp {
+        /// The least value.
+        low: T,
+        /// The largest value, which wins if it is the smaller one.
+        high: T,
+    },
     /// A function that replaces each element of a part of a row by its value; the parts are of no particular length.
     Map(fn(&mut [T])),
 }
@@ -133,6 +140,10 @@ crate::simd::per_isa! {
                         .iter_mut()
                         .for_each(|value| *value = if *value > T::zero() { *value } else { slope * *value });
                 }
+                Activation::Clamp { low, high } => values.iter_mut().for_each(|value| {
+                    let limited = if *value < low { low } else { *value };
+                    *value = if *value > high { high } else { limited };
+                }),
                 Activation::Map(f) => f(values),
             }
         }

@@ -185,6 +185,8 @@ fn packed_operands_and_epilogue() {
     let with_half = with(None, Bias::PerCol(&cols), Activation::Map(half::<f32>));
     let with_leaky = with(Some(&by_row), Bias::PerRow(&rows), Activation::Leaky(0.25));
     let scaled = with(Some(&by_col), Bias::PerCol(&cols), Activation::Identity);
+    let clamp_expected: Vec<f64> = scaled_expected.iter().map(|x| x.clamp(-0.5, 2.0)).collect();
+    let with_clamp = with(Some(&by_col), Bias::PerCol(&cols), Activation::Clamp { low: -0.5, high: 2.0 });
     for kernel in kernels::<f32>() {
         let (packed_a, packed_b) = (PackedA::with(kernel, a), PackedB::with(kernel, b));
         assert_eq!((packed_a.rows(), packed_a.cols(), packed_b.rows(), packed_b.cols()), (m, k, k, n));
@@ -193,6 +195,7 @@ fn packed_operands_and_epilogue() {
             (&with_half, &half_expected),
             (&with_leaky, &leaky_expected),
             (&scaled, &scaled_expected),
+            (&with_clamp, &clamp_expected),
         ];
         for (epilogue, expected) in cases {
             for way in 0..3 {

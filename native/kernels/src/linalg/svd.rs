@@ -82,7 +82,9 @@ fn pair<T>(rows: &mut [T], n: usize, (p, q): (usize, usize)) -> (&mut [T], &mut 
 fn rotate_pair<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], squares: &mut [T], at: (usize, usize)) -> bool {
     let (x, y) = pair(rows, n, at);
     let (xx, yy, xy) = (squares[at.0], squares[at.1], dot(x, y));
-    if xy == T::zero() || xy.abs() <= T::epsilon() * (xx * yy).sqrt() {
+    // The product of two rows is not known any better than this.
+    let bound = T::epsilon() * T::from(n).unwrap_or(T::one()).sqrt();
+    if xy == T::zero() || xy.abs() <= bound * (xx * yy).sqrt() {
         return false;
     }
     let zeta = (yy - xx) / (xy + xy);

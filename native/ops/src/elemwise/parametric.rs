@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
+use ferromx_core::fusion::{Elementwise, Role};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Plain;
@@ -138,7 +139,11 @@ pub static CLIP: OpDef = OpDef::new("clip")
     )
     .grad(Grad::Kernel(Backward::new(clip_backward).inputs(Deps::Some(&[0])).inplace(&[(0, 0)]), Some(CLIP_COMPOSE)))
     .inplace(&[(0, 0)])
-    .pointwise();
+    .pointwise()
+    .role(Role::Function(|p| {
+        let ClipParam { a_min, a_max } = p.get::<ClipParam>();
+        Some(Elementwise::Clamp { low: (*a_min).into(), high: (*a_max).into() })
+    }));
 
 formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { low } else { x },
     int |x, low, high| if x > high { high } else if x < low { low } else { x });

@@ -48,6 +48,7 @@ pub(super) fn with_finish<T: Computed>(
         None => Activation::Identity,
         Some(Elementwise::Relu) => Activation::Relu,
         Some(Elementwise::Leaky(slope)) => Activation::Leaky(T::from_f64(slope)),
+        Some(Elementwise::Clamp { low, high }) => Activation::Clamp { low: T::from_f64(low), high: T::from_f64(high) },
         Some(Elementwise::Map(single, double)) => Activation::Map(T::choose(single, double)),
     };
     let normalised = if fused.normalisation.is_some() { 4 } else { 0 };
