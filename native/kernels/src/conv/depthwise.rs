@@ -5,7 +5,6 @@ use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
-use crate::simd::multiversion::{Kernel, run};
 use crate::simd::prefetch;
 
 /// Multiply-adds that are worth a chunk of parallel work.
@@ -42,68 +41,41 @@ crate::simd::per_isa! {
     }
 }
 
-/// Outputs of a row, and rows, that [`Square`] computes side by side.
-const TILE: [usize; 2] = [16, 4];
+/// Outputs of a row that are computed side by side at least.
+const COLUMNS: usize = 16;
 
-/// The outputs of a plane for K x K adjacent taps: `width` in a row and `height` rows, at least as many as a tile has.
-///
-/// An element is read once for all rows of a tile that use it.
-struct Square<'a, T, const K: usize> {
-    weights: &'a [T],
-    /// What the taps of the first output read is at the start of it.
-    from: &'a [T],
-    /// Elements between rows.
-    pitch: usize,
-    width: usize,
-    height: usize,
-    /// One row after the other.
-    out: &'a mut [T],
-}
-
-impl<T: Accum, const K: usize> Square<'_, T, K> {
-    /// Whether planes of this layout are such.
-    fn fits(layout: &Layout<'_>) -> bool {
-        let ([depth, height, width], pitch) = (layout.geometry().grid, layout.pitch());
-        let taps = (0..K * K).map(|t| t / K * pitch + t % K);
-        depth == 1 && width >= TILE[0] && height >= TILE[1] && layout.taps().iter().copied().eq(taps)
-    }
-}
-
-/// Where tiles of `tile` start in `len` elements; the last one may lie over the one before.
-#[inline(always)]
-fn tiles(len: usize, tile: usize) -> impl Iterator<Item = usize> {
-    (0..len).step_by(tile).map(move |start| start.min(len - tile))
-}
-
-impl<T: Accum, const K: usize> Kernel for Square<'_, T, K> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Square { weights, from, pitch, width, height, out } = self;
-        let weights = &weights[..K * K];
-        for row in tiles(height, TILE[1]) {
-            for column in tiles(width, TILE[0]) {
-                let mut sums = [[T::zero(); TILE[0]]; TILE[1]];
-                for i in 0..TILE[1] + K - 1 {
-                    let line = &from[(row + i) * pitch + column..][..TILE[0] + K - 1];
-                    for k in 0..K {
-                        for (j, sums) in sums.iter_mut().enumerate() {
-                            if (j..j + K).contains(&i) {
-                                let weight = weights[(i - j) * K + k];
-                                for l in 0..TILE[0] {
-                                    sums[l] = line[k + l].mul_add(weight, sums[l]);
-                                }
-                            }
-                        }
-                    }
-                }
-                for (i, sums) in sums.iter().enumerate() {
-                    out[(row + i) * width + column..][..TILE[0]].copy_from_slice(sums);
+crate::simd::per_isa! {
+    /// The outputs of a plane for 3 x 3 adjacent taps: at least two rows of `width`, which is at least [`COLUMNS`], one after
+    /// the other. What the taps of the first output read is at the start of `from`, with rows `pitch` elements apart.
+    ///
+    /// Two rows are computed together, which share most of what they read.
+    fn weigh_square<T: Accum>(weights: &[T; 9], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
+        let height = out.len() / width;
+        // The last two rows, and the last outputs of a row, may be computed twice.
+        for row in (0..height).step_by(2).map(|row| row.min(height - 2)) {
+            let (from, out) = (&from[row * pitch..], &mut out[row * width..(row + 2) * width]);
+            let (upper, lower) = out.split_at_mut(width);
+            let whole = width / COLUMNS * COLUMNS;
+            for (start, end) in [(0, whole), (width - COLUMNS, if whole < width { width } else { width - COLUMNS })] {
+                let (upper, lower) = (&mut upper[start..end], &mut lower[start..end]);
+                let line = |i: usize| [0, 1, 2].map(|k| &from[i * pitch + start + k..][..end - start]);
+                let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
+                for x in 0..end - start {
+                    upper[x] = nine(weights, [a, b, c], x);
+                    lower[x] = nine(weights, [b, c, d], x);
                 }
             }
         }
     }
+}
+
+/// The sum over 3 x 3 taps at `x`.
+#[inline(always)]
+fn nine<T: Accum>(weights: &[T; 9], lines: [[&[T]; 3]; 3], x: usize) -> T {
+    let [[a, b, c], [d, e, f], [g, h, i]] = lines;
+    let upper = c[x].mul_add(weights[2], b[x].mul_add(weights[1], a[x] * weights[0]));
+    let middle = f[x].mul_add(weights[5], e[x].mul_add(weights[4], d[x].mul_add(weights[3], upper)));
+    i[x].mul_add(weights[8], h[x].mul_add(weights[7], g[x].mul_add(weights[6], middle)))
 }
 
 crate::simd::per_isa! {
@@ -131,15 +103,16 @@ crate::simd::per_isa! {
 
 /// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
 fn weigh_plane<T: Accum>(layout: &Layout<'_>, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
-    let [_, height, width] = layout.geometry().grid;
-    let (from, pitch) = (padded, layout.pitch());
-    if Square::<T, 3>::fits(layout) {
-        run(Square::<T, 3> { weights, from, pitch, width, height, out })
-    } else if Square::<T, 5>::fits(layout) {
-        run(Square::<T, 5> { weights, from, pitch, width, height, out })
-    } else {
-        weigh(weights, layout.taps(), padded, computed);
-        layout.collect(height, computed, out);
+    let ([depth, height, width], pitch) = (layout.geometry().grid, layout.pitch());
+    let square = (0..9).map(|t| t / 3 * pitch + t % 3);
+    match <&[T; 9]>::try_from(weights) {
+        Ok(weights) if depth == 1 && width >= COLUMNS && height >= 2 && square.eq(layout.taps().iter().copied()) => {
+            weigh_square(weights, padded, pitch, width, out);
+        }
+        _ => {
+            weigh(weights, layout.taps(), padded, computed);
+            layout.collect(height, computed, out);
+        }
     }
 }
 
