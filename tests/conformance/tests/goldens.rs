@@ -36,6 +36,7 @@ families!(
     loss,
     masks,
     matrices,
+    message_graphs,
     misc,
     norm,
     np_data,
