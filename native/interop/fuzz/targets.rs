@@ -28,7 +28,7 @@ pub fn symbol(bytes: &[u8]) {
     assert_eq!(again.as_ref(), Ok(&json), "what was written cannot be read");
 }
 
-/// Reads a file of parameters; what could be read is written and read again.
+/// Reads a file of parameters. It may fail, and must not panic.
 pub fn params(bytes: &[u8]) {
     let _ = ferromx_core::file_format::from_bytes(bytes, "a file of parameters");
 }
