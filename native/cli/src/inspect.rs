@@ -7,7 +7,7 @@ use ferromx_core::file_format;
 use ferromx_interop::{Error, Result, onnx};
 use ferromx_runtime::symbol::Symbol;
 
-use crate::onnx::say;
+use crate::models::say;
 
 /// Shows what is in a file, by the kind that its name says.
 pub fn inspect(file: &Path) -> Result<()> {

@@ -1,19 +1,33 @@
 //! `ferromx`: models of other frameworks in and out, and a look into files.
 
+mod cases;
 mod inspect;
+mod models;
 mod npy;
-mod onnx;
+mod progress;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use ferromx_interop::framework::Framework;
+use models::Source;
+use progress::Progress;
+
+/// What the exit codes mean.
+const EXIT_CODES: &str = "Exit codes:
+  0  done; also of `onnx run`, which writes what goes wrong with a model into its folder
+  1  a model cannot be mapped, or a file cannot be read or written: the reason is on standard error
+  2  the command line is wrong";
 
 /// Models of other frameworks in and out of FerroMX, and a look into files.
 #[derive(Parser)]
-#[command(name = "ferromx", version, about)]
+#[command(name = "ferromx", version, about, after_help = EXIT_CODES)]
 struct Args {
+    /// Shows how far the work is on standard error, also where that is no terminal.
+    #[arg(long, global = true)]
+    progress: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -23,6 +37,9 @@ enum Command {
     /// ONNX models.
     #[command(subcommand)]
     Onnx(Onnx),
+    /// NNEF models.
+    #[command(subcommand)]
+    Nnef(Nnef),
     /// Shows what is in a file: a .params file, a -symbol.json graph or an ONNX model.
     Inspect {
         /// The file.
@@ -84,18 +101,61 @@ enum Onnx {
     },
 }
 
+#[derive(Subcommand)]
+enum Nnef {
+    /// Lists everything in a model that cannot be mapped; exit code 1 if there is something.
+    Check {
+        /// The folder of the model, or its file graph.nnef.
+        model: PathBuf,
+    },
+    /// Writes a model as PREFIX-symbol.json and PREFIX-0000.params.
+    Import {
+        /// The folder of the model, or its file graph.nnef.
+        model: PathBuf,
+        /// Where the files go.
+        prefix: String,
+    },
+    /// Lists the mapping processes and rules.
+    Rules {
+        /// Only those that work in one direction.
+        #[arg(long)]
+        one_way: bool,
+    },
+}
+
+fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
+    let framework = Framework::Onnx;
+    match command {
+        Onnx::Check { file, external_data } => {
+            models::check(Source { framework, file: &file, external_data }, progress)
+        }
+        Onnx::Import { file, prefix, shape, external_data } => {
+            models::import(Source { framework, file: &file, external_data }, &prefix, &shape, progress)
+        }
+        Onnx::Rules { one_way } => models::rules(framework, one_way),
+        Onnx::Run { dir, export } => cases::run(&dir, export, progress),
+        Onnx::Export { prefix, epoch, file, opset, shape } => {
+            models::export(&prefix, epoch, &file, opset, &shape, progress)
+        }
+    }
+}
+
+fn nnef(command: Nnef, progress: Progress) -> ferromx_interop::Result<()> {
+    let source = |file| Source { framework: Framework::Nnef, file, external_data: true };
+    match command {
+        Nnef::Check { model } => models::check(source(&model), progress),
+        Nnef::Import { model, prefix } => models::import(source(&model), &prefix, &[], progress),
+        Nnef::Rules { one_way } => models::rules(Framework::Nnef, one_way),
+    }
+}
+
 fn main() -> ExitCode {
-    let done = match Args::parse().command {
+    let args = Args::parse();
+    let progress = Progress::new(args.progress);
+    let done = match args.command {
         Command::Inspect { file } => inspect::inspect(&file),
-        Command::Onnx(Onnx::Check { file, external_data }) => onnx::check(&file, external_data),
-        Command::Onnx(Onnx::Import { file, prefix, shape, external_data }) => {
-            onnx::import(&file, &prefix, &shape, external_data)
-        }
-        Command::Onnx(Onnx::Rules { one_way }) => onnx::rules(one_way),
-        Command::Onnx(Onnx::Run { dir, export }) => onnx::run(&dir, export),
-        Command::Onnx(Onnx::Export { prefix, epoch, file, opset, shape }) => {
-            onnx::export(&prefix, epoch, &file, opset, &shape)
-        }
+        Command::Onnx(command) => onnx(command, progress),
+        Command::Nnef(command) => nnef(command, progress),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

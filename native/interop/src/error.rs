@@ -37,7 +37,7 @@ pub enum Error {
     /// A graph cannot be made without the value of a tensor that only running the model gives.
     #[error("{0}")]
     NeedsValue(String),
-    /// A mapping file is wrong.
+    /// A text is wrong: a mapping file, descriptors of operators, a graph of NNEF.
     #[error("{file}:{line}: {message}")]
     Mapping {
         /// The file.

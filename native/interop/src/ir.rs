@@ -1,6 +1,6 @@
 //! The framework-neutral form of a model: graphs, nodes, tensors, attributes, element types, operator descriptors.
 //!
-//! A front end ([`crate::onnx`], [`crate::mxnet`]) turns files into this form and back; mapping processes turn a graph of one
+//! A front end ([`crate::onnx`], [`crate::nnef`], [`crate::mxnet`]) turns files into this form and back; mapping processes turn a graph of one
 //! framework into one of another without knowing the files.
 
 use std::fmt;
@@ -15,6 +15,7 @@ use ferromx_core::storage;
 use indexmap::IndexMap;
 
 use crate::error::{Error, Result};
+use crate::framework::Framework;
 
 /// The type of a tensor's elements: one of ours, or one that our arrays do not have, by its name in the framework.
 #[derive(Clone, Debug, PartialEq)]
@@ -313,6 +314,8 @@ pub struct Graph {
 /// A model: a graph and the versions of the operator sets it is written in.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
+    /// The framework whose operators the graph is made of.
+    pub framework: Framework,
     /// The graph.
     pub graph: Graph,
     /// Versions by domain.
@@ -338,6 +341,10 @@ pub enum AttributeKind {
     Tensor,
     /// A graph.
     Graph,
+    /// A truth value.
+    Bool,
+    /// Pairs of integers.
+    Pairs,
     /// Something that is not mapped at all: sparse tensors, types.
     Other,
 }
@@ -355,6 +362,8 @@ impl AttributeKind {
             AttributeKind::Ints => all(value, |v| matches!(v, Value::Int(_))),
             AttributeKind::Floats => all(value, |v| matches!(v, Value::Float(_))),
             AttributeKind::Texts => all(value, |v| matches!(v, Value::Text(_))),
+            AttributeKind::Bool => matches!(value, Value::Bool(_)),
+            AttributeKind::Pairs => all(value, |v| v.ints().is_some_and(|pair| pair.len() == 2)),
             AttributeKind::Other => false,
         }
     }

@@ -1,19 +1,17 @@
 //! Models of one or a few operators against values of the ONNX reference implementation, which `tests/onnx/generate.py` recorded; and
 //! the same models written by the exporter and read again.
 
+mod common;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
-use ferromx_core::context::Context;
-use ferromx_core::dtype::DType;
+use common::{array, difference, hex};
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::shape::Shape;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::ir::Model;
 use ferromx_interop::onnx::{self, External};
 use ferromx_interop::run::{self, Run};
-use ferromx_runtime::arrays::write_converted;
 use ferromx_runtime::symbol::Symbol;
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -44,26 +42,9 @@ struct Case {
     outputs: Vec<NDArray>,
 }
 
-fn array(v: &Value) -> NDArray {
-    let dtype: DType = v["dtype"].as_str().unwrap().parse().unwrap();
-    let dims: Vec<i64> = v["shape"].as_array().unwrap().iter().map(|d| d.as_i64().unwrap()).collect();
-    let data = v["data"].as_array().unwrap();
-    let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default()).unwrap();
-    if dtype.is_float() {
-        let number = |x: &Value| x.as_f64().unwrap_or_else(|| x.as_str().unwrap().parse().unwrap());
-        write_converted(&array, data.iter().map(number).collect::<Vec<f64>>().into_iter()).unwrap();
-    } else {
-        let number = |x: &Value| x.as_i64().unwrap_or_else(|| i64::from(x.as_bool().unwrap()));
-        write_converted(&array, data.iter().map(number).collect::<Vec<i64>>().into_iter()).unwrap();
-    }
-    array
-}
-
 fn case(family: &str, line: &str) -> Case {
     let v: Value = serde_json::from_str(line).unwrap();
-    let hex = v["model"].as_str().unwrap();
-    let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
-    let model = onnx::read(Bytes::from(bytes), &External::refused()).unwrap();
+    let model = onnx::read(hex(v["model"].as_str().unwrap()).into(), &External::refused()).unwrap();
     let names = model.graph.inputs.iter().map(|i| i.name.clone());
     let inputs = names.zip(v["inputs"].as_array().unwrap().iter().map(array)).collect();
     let outputs = v["outputs"].as_array().unwrap().iter().map(array).collect();
@@ -72,21 +53,6 @@ fn case(family: &str, line: &str) -> Case {
 
 fn cases() -> impl Iterator<Item = Case> {
     FAMILIES.iter().flat_map(|(family, text)| text.lines().map(move |line| case(family, line)))
-}
-
-/// How the arrays differ.
-fn difference(got: &[NDArray], want: &[NDArray]) -> Option<String> {
-    for (i, (g, w)) in got.iter().zip(want).enumerate() {
-        if (g.shape(), g.dtype()) != (w.shape(), w.dtype()) {
-            return Some(format!("output {i} is {} {}, not {} {}", g.dtype(), g.shape(), w.dtype(), w.shape()));
-        }
-        let (g, w) = (g.to_vec_as::<f64>().unwrap(), w.to_vec_as::<f64>().unwrap());
-        let close = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 2e-5 + 2e-5 * b.abs();
-        if let Some(k) = (0..w.len()).find(|k| !close(g[*k], w[*k])) {
-            return Some(format!("output {i} has {} instead of {} at {k}", g[k], w[k]));
-        }
-    }
-    (got.len() != want.len()).then(|| format!("{} outputs instead of {}", got.len(), want.len()))
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! What imported models are made of: sub-graphs as one operator, branches and loops as operators with graphs.
 
+mod common;
+
 use std::collections::HashMap;
 
-use bytes::Bytes;
+use common::hex;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::onnx::{self, External};
@@ -13,9 +15,7 @@ fn imported(family: &str, name: &str, options: &ImportOptions) -> Imported {
     let path = format!("{}/../../tests/onnx/data/{family}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let case = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()).find(|c| c["name"] == name).unwrap();
-    let hex = case["model"].as_str().unwrap();
-    let bytes: Vec<u8> = (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect();
-    let model = onnx::read(Bytes::from(bytes), &External::refused()).unwrap();
+    let model = onnx::read(hex(case["model"].as_str().unwrap()).into(), &External::refused()).unwrap();
     import::import(&model, options).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 

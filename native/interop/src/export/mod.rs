@@ -17,10 +17,11 @@ use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
 use indexmap::IndexMap;
 
 use crate::error::{Error, Problem, Result};
+use crate::framework::Framework;
 use crate::import::{Builder, Importer, Names, NumpyShapes, Scope};
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 use crate::mapping::ast::{Call, Direction, Expr, Process};
-use crate::mapping::{rules, table};
+use crate::mapping::rules;
 use crate::mxnet;
 use fit::Fit;
 
@@ -140,7 +141,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
         )));
     }
     let opsets: IndexMap<String, i64> = [(String::new(), opset)].into_iter().collect();
-    let mut importer = Importer::new(opsets.clone(), false)?;
+    let mut importer = Importer::new(Framework::Onnx, opsets.clone(), false)?;
     let source = look_at(symbol, params, options, &mut importer.builder)?;
     let mut sink = Sink::default();
     for (name, handle) in &source.handles {
@@ -152,7 +153,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     chunks.reverse();
     let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
     finish(&mut graph, &mut importer, &source, params, options)?;
-    Ok(Model { graph, opsets })
+    Ok(Model { framework: Framework::Onnx, graph, opsets })
 }
 
 /// Takes the graph apart and infers shapes and types of everything in it.
@@ -225,7 +226,7 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
         return bodies::write(importer, source, i, op, opset);
     }
     let mut reasons: Vec<String> = Vec::new();
-    for process in table()?.processes() {
+    for process in Framework::Onnx.table()?.processes() {
         if process.direction == Direction::Import || !(process.since..=process.until).contains(&opset) {
             continue;
         }

@@ -36,9 +36,6 @@ pub struct Surroundings<'a, 'g> {
     pub wiring: &'a Wiring<'g>,
 }
 
-/// Operators whose two inputs may be written in either order.
-const COMMUTATIVE: [&str; 2] = ["Add", "Mul"];
-
 /// A process that is matched.
 struct Match<'m, 'g, 'p> {
     around: &'m Surroundings<'m, 'g>,
@@ -84,7 +81,8 @@ fn fits<'p>(
         return Ok(Err(format!("it has {} inputs", node.inputs.len())));
     }
     let nested = pattern.args.iter().any(|e| !matches!(e, Expr::Name(..)));
-    let orders: &[[usize; 2]] = match COMMUTATIVE.contains(&node.op.as_str()) && pattern.args.len() == 2 && nested {
+    let either = importer.framework.is_commutative(&node.op) && pattern.args.len() == 2 && nested;
+    let orders: &[[usize; 2]] = match either {
         true => &[[0, 1], [1, 0]],
         false => &[[0, 1]],
     };

@@ -30,9 +30,9 @@ pub use symbolic::{Dims, is_unknown};
 
 use crate::error::{Error, Problem, Result};
 use crate::export::Sink;
+use crate::framework::Framework;
 use crate::ir::{Dim, Graph, Model, Node, OpDescriptor, Value, ValueInfo};
-use crate::mapping::{Table, table};
-use crate::onnx::{self, Schema};
+use crate::mapping::{Schema, Table};
 
 /// What an import may be told.
 #[derive(Clone, Default)]
@@ -63,6 +63,7 @@ pub struct Imported {
 pub struct Importer<'t> {
     /// The graph that is built.
     pub builder: Builder,
+    framework: Framework,
     table: &'t Table,
     schema: &'t Schema,
     opsets: IndexMap<String, i64>,
@@ -78,8 +79,8 @@ pub struct Importer<'t> {
 const MAX_DEPTH: usize = 24;
 
 impl<'t> Importer<'t> {
-    pub(crate) fn new(opsets: IndexMap<String, i64>, executing: bool) -> Result<Importer<'t>> {
-        let (table, schema) = (table()?, onnx::schema()?);
+    pub(crate) fn new(framework: Framework, opsets: IndexMap<String, i64>, executing: bool) -> Result<Importer<'t>> {
+        let (table, schema) = (framework.table()?, framework.schema()?);
         for (domain, version) in &opsets {
             if let Some(newest) = schema.newest(domain)
                 && *version > newest
@@ -93,6 +94,7 @@ impl<'t> Importer<'t> {
         let scopes = vec![HashMap::new()];
         Ok(Importer {
             builder: Builder::new(executing),
+            framework,
             table,
             schema,
             opsets,
@@ -121,7 +123,9 @@ impl<'t> Importer<'t> {
         let version = self.version_of(node);
         self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
             Error::unsupported(match node.domain.as_str() {
-                "" => format!("version {version} of the operator set has no operator {}", node.op),
+                "" => {
+                    format!("version {version} of the operator set of {} has no operator {}", self.framework.name(), node.op)
+                }
                 domain => format!("the operator {} of the domain {domain} is not known", node.op),
             })
         })
@@ -435,7 +439,7 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
 
 fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
-    let mut importer = Importer::new(model.opsets.clone(), executing)?;
+    let mut importer = Importer::new(model.framework, model.opsets.clone(), executing)?;
     importer.hooked = Hooked::new(options.hooks.clone());
     let inputs = bring_in(&mut importer, model, options)?;
     let made = importer.graph(&model.graph, inputs);

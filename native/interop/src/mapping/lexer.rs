@@ -1,4 +1,4 @@
-//! The words of mapping files and operator descriptors.
+//! The words of mapping files, of operator descriptors, and of the graphs of NNEF.
 
 use crate::error::{Error, Result};
 
@@ -11,7 +11,7 @@ pub enum Token {
     Int(i64),
     /// A number with a point or an exponent.
     Float(f64),
-    /// Text in double quotes; there are no escapes.
+    /// Text in double or single quotes; there are no escapes.
     Text(String),
     /// A sign such as `(`, `<->` or `==`.
     Sign(&'static str),
@@ -20,9 +20,9 @@ pub enum Token {
 }
 
 /// Signs, longer ones before their beginnings.
-const SIGNS: [&str; 29] = [
+const SIGNS: [&str; 30] = [
     "<->", "->", "<-", "==", "!=", "<=", ">=", "..", "(", ")", "[", "]", "{", "}", ",", ":", "=", "?", "*", "@", "+",
-    "-", "/", "%", "<", ">", ".", "|", "&",
+    "-", "/", "%", "<", ">", ".", "|", "&", ";",
 ];
 
 /// The words of a file with their lines, the end included.
@@ -56,13 +56,14 @@ fn word(text: &str) -> Result<(Token, usize), String> {
     if first.is_ascii_digit() {
         return number(text);
     }
-    if let Some(rest) = text.strip_prefix('"') {
-        let n = rest.find('"').ok_or("a text does not end on its line: a \" is missing")?;
+    if first == '"' || first == '\'' {
+        let rest = &text[1..];
+        let n = rest.find(first).ok_or_else(|| format!("a text does not end on its line: a {first} is missing"))?;
         return Ok((Token::Text(rest[..n].into()), n + 2));
     }
     match SIGNS.iter().find(|s| text.starts_with(**s)) {
         Some(sign) => Ok((Token::Sign(sign), sign.len())),
-        None => Err(format!("'{first}' is no part of a mapping")),
+        None => Err(format!("no word begins with '{first}'")),
     }
 }
 

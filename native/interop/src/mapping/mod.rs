@@ -1,9 +1,12 @@
-//! Mapping processes: the language they are written in, the rules they are made of, the table that holds them.
+//! Mapping processes: the language they are written in, the rules they are made of, the table that holds them, and what a framework says
+//! of the operators that they are about.
 
 pub mod ast;
 pub mod lexer;
 mod parser;
 pub mod rules;
+mod schema;
 mod table;
 
-pub use table::{Table, table};
+pub use schema::Schema;
+pub use table::Table;

@@ -3,6 +3,7 @@
 //! A rule has a name, a signature that listings show, and an implementation; where it can be undone, also one for the other direction,
 //! which the exporter uses.
 
+mod aligned;
 mod control;
 mod elements;
 mod lists;
@@ -66,6 +67,7 @@ impl Rule {
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [
+        aligned::RULES,
         lists::RULES,
         tensors::RULES,
         windows::RULES,

@@ -1,36 +1,14 @@
 //! The table of mapping processes, read from the files in `native/interop/mappings` and checked as a whole.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
 
 use ferromx_core::op::Inputs;
 use ferromx_ops::registry;
 
 use super::ast::{Call, Direction, Expr, Process};
-use super::{parser, rules};
+use super::{Schema, parser, rules};
 use crate::error::{Error, Result};
 use crate::ir::{Arity, OpDescriptor};
-use crate::onnx::{self, Schema};
-
-/// The mapping files. A new family is added here and nowhere else.
-const FILES: &[(&str, &str)] = &[
-    ("subgraphs.map", include_str!("../../mappings/subgraphs.map")),
-    ("attention.map", include_str!("../../mappings/attention.map")),
-    ("control.map", include_str!("../../mappings/control.map")),
-    ("elementwise.map", include_str!("../../mappings/elementwise.map")),
-    ("indexing.map", include_str!("../../mappings/indexing.map")),
-    ("layers.map", include_str!("../../mappings/layers.map")),
-    ("shapes.map", include_str!("../../mappings/shapes.map")),
-    ("images.map", include_str!("../../mappings/images.map")),
-    ("sampling.map", include_str!("../../mappings/sampling.map")),
-    ("signal.map", include_str!("../../mappings/signal.map")),
-    ("losses.map", include_str!("../../mappings/losses.map")),
-    ("mxnet.map", include_str!("../../mappings/mxnet.map")),
-    ("microsoft.map", include_str!("../../mappings/microsoft.map")),
-    ("quantised.map", include_str!("../../mappings/quantised.map")),
-    ("recurrent.map", include_str!("../../mappings/recurrent.map")),
-    ("reductions.map", include_str!("../../mappings/reductions.map")),
-];
 
 /// The processes of a framework.
 pub struct Table {
@@ -39,22 +17,12 @@ pub struct Table {
     import: HashMap<(String, String), Vec<usize>>,
 }
 
-/// The table of ONNX.
-///
-/// # Errors
-/// A mapping file is wrong; a test makes sure that none is.
-pub fn table() -> Result<&'static Table> {
-    static TABLE: OnceLock<Result<Table>> = OnceLock::new();
-    TABLE.get_or_init(|| Table::read(FILES)).as_ref().map_err(Error::clone)
-}
-
 impl Table {
-    /// Reads and checks mapping files, given by name and content.
+    /// Reads and checks mapping files, given by name and content, for the operators of a framework.
     ///
     /// # Errors
     /// Everything that is wrong, with files and lines.
-    pub fn read(files: &[(&str, &str)]) -> Result<Table> {
-        let schema = onnx::schema()?;
+    pub fn read(files: &[(&str, &str)], schema: &Schema) -> Result<Table> {
         let mut processes = Vec::new();
         for (file, text) in files {
             processes.extend(parser::processes(file, text)?);
@@ -337,19 +305,13 @@ fn collect<'e>(e: &'e Expr, used: &mut HashSet<&'e str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_files_are_right() {
-        if let Err(e) = table() {
-            panic!("{e}");
-        }
-    }
+    use crate::framework::Framework;
 
     #[test]
     fn every_operator_of_versions_6_to_25_has_a_process() {
         // Sequences, optional values, texts, encoded pictures and training are not mapped.
         const OUTSIDE: &[&str] = &["Sequence", "Optional", "String", "Regex", "ImageDecoder"];
-        let (table, schema) = (table().unwrap(), crate::onnx::schema().unwrap());
+        let (table, schema) = (Framework::Onnx.table().unwrap(), Framework::Onnx.schema().unwrap());
         let mut missing = Vec::new();
         for op in schema.operators("").into_iter().filter(|op| !OUTSIDE.iter().any(|o| op.contains(o))) {
             // Two were replaced by others, and the first form of Scan is another operator.
@@ -367,7 +329,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_found_when_the_table_is_read() {
-        let error = |text: &str| Table::read(&[("t.map", text)]).err().map(|e| e.to_string()).unwrap_or_default();
+        let schema = Framework::Onnx.schema().unwrap();
+        let read = |text: &str| Table::read(&[("t.map", text)], schema);
+        let error = |text: &str| read(text).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error("Relo(X) -> relu(X)").contains("t.map:1: the framework has no operator Relo"));
         assert!(error("Relu(X)\n [6..] -> relo(X)").contains("'relo' is neither a rule nor an operator"));
         assert!(error("Relu(X) [6..] -> relu(Y)").contains("'Y' is neither input nor attribute nor let"));

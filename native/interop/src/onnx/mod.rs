@@ -1,26 +1,23 @@
-//! The ONNX front end: files to the neutral form and back, and what ONNX says of its operators.
+//! The ONNX front end: files to the neutral form and back.
 
-mod external;
 mod functions;
-mod map;
 pub mod proto;
 mod read;
-mod schema;
 mod types;
 mod wire;
 mod write;
 
 use std::path::Path;
 
-pub use external::External;
-pub use map::open;
 pub use read::model as read;
-pub use schema::{Schema, schema};
 pub use types::{code_of, element_type};
 pub use write::{save, to_bytes};
 
+pub use crate::external::External;
+
 use crate::error::Result;
 use crate::ir::Model;
+use crate::map::open;
 
 /// Reads a file. With `external_data`, tensors may lie in other files of its directory.
 ///

@@ -9,13 +9,14 @@ use ferromx_core::storage::as_bytes;
 use indexmap::IndexMap;
 use prost::Message;
 
-use super::external::External;
 use super::proto::{
     AttributeProto, AttributeType, DimensionValue, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto,
     TypeValue, ValueInfoProto,
 };
 use super::{functions, types, wire};
 use crate::error::{Error, Problem, Result};
+use crate::external::External;
+use crate::framework::Framework;
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 
 /// Reads a model; tensors keep pointing into the bytes where they can. `external` says where data outside of the file may lie.
@@ -40,7 +41,7 @@ pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     let mut reader = Reader { external, problems: Vec::new() };
     let graph = reader.graph(graph);
     match reader.problems.is_empty() {
-        true => Ok(Model { graph, opsets }),
+        true => Ok(Model { framework: Framework::Onnx, graph, opsets }),
         false => Err(Error::Model(reader.problems)),
     }
 }

@@ -68,6 +68,10 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("contains", "(list, value) -> bool", "Whether an element is equal to a value.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.contains(&a[1])))
     }),
+    Rule::new("replaced", "(list, old, new) -> list", "A list with one value in place of another.", |_, a| {
+        let item = |v: &Value| if *v == a[1] { a[2].clone() } else { v.clone() };
+        Ok(Value::List(list(a, 0)?.iter().map(item).collect()))
+    }),
     Rule::new("counting", "(n) -> list", "The integers from 0 to n - 1.", |_, a| {
         Ok((0..int(a, 0)?.clamp(0, 64)).collect::<Vec<_>>().into())
     }),

@@ -163,7 +163,7 @@ fn halves(pads: &[i64]) -> Result<(&[i64], &[i64])> {
     }
 }
 
-fn window_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+pub(super) fn window_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (kernel, strides, dilations) = (ints(args, 2)?, ints(args, 3)?, ints(args, 4)?);
     let n = kernel.len();
     if strides.len() != n || dilations.len() != n {

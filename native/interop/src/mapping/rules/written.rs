@@ -90,9 +90,6 @@ pub(super) static RULES: &[Rule] = &[
             Ok((0..size).flat_map(|i| std::iter::repeat_n(i, repeats as usize)).collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("zeros_to_ones", "(list) -> list", "Integers with 1 for each 0.", |_, a| {
-        Ok(ints(a, 0)?.into_iter().map(|x| if x == 0 { 1 } else { x }).collect::<Vec<_>>().into())
-    }),
     Rule::new("fill_long", "(value, n) -> list", "A list of n times the value, which may be long.", |_, a| {
         let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 1 << 24);
         let n = n.ok_or_else(|| Error::value("the length is not known, or too large"))?;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 
-use super::map;
-use super::proto::StringStringEntryProto;
 use crate::error::{Error, Result};
+use crate::map;
+use crate::onnx::proto::StringStringEntryProto;
 
 /// Where data outside of a model may lie.
 #[derive(Default)]
@@ -39,25 +39,13 @@ impl External {
     pub fn data(&self, entries: &[StringStringEntryProto], expected: usize) -> Result<Bytes> {
         let entry = |key: &str| entries.iter().find(|e| e.key == key).map(|e| e.value.as_str());
         let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
-        let Some(directory) = &self.directory else {
-            return Err(Error::format(format!(
-                "its data lies in the file '{location}', and reading other files is off: allow it by the option external data"
-            )));
-        };
         let number = |key: &str, absent: usize| match entry(key) {
             None => Ok(absent),
             Some(text) => {
                 text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is no number")))
             }
         };
-        let path = directory
-            .join(location)
-            .canonicalize()
-            .map_err(|e| Error::Engine(ferromx_core::error::Error::io(directory.join(location).display(), &e)))?;
-        if !path.starts_with(directory) || !path.is_file() {
-            return Err(Error::format(format!("external data '{location}' is no file in the directory of the model")));
-        }
-        let file = self.file(&path)?;
+        let file = self.file(location)?;
         let offset = number("offset", 0)?;
         let length = number("length", expected)?;
         let end = offset.checked_add(length).filter(|end| *end <= file.len() && length == expected);
@@ -71,16 +59,32 @@ impl External {
         Ok(file.slice(offset..end))
     }
 
-    fn file(&self, path: &Path) -> Result<Bytes> {
+    /// The content of a file, by its place in the directory.
+    ///
+    /// # Errors
+    /// External data is refused, the file lies outside of the directory, the system refuses.
+    pub fn file(&self, location: &str) -> Result<Bytes> {
+        let Some(directory) = &self.directory else {
+            return Err(Error::format(format!(
+                "its data lies in the file '{location}', and reading other files is off: allow it by the option external data"
+            )));
+        };
+        let path = directory
+            .join(location)
+            .canonicalize()
+            .map_err(|e| Error::Engine(ferromx_core::error::Error::io(directory.join(location).display(), &e)))?;
+        if !path.starts_with(directory) || !path.is_file() {
+            return Err(Error::format(format!("external data '{location}' is no file in the directory of the model")));
+        }
         let mut open = match self.open.lock() {
             Ok(open) => open,
             Err(poisoned) => poisoned.into_inner(),
         };
-        if let Some((_, bytes)) = open.iter().find(|(p, _)| p == path) {
+        if let Some((_, bytes)) = open.iter().find(|(p, _)| *p == path) {
             return Ok(bytes.clone());
         }
-        let bytes = map::open(path)?;
-        open.push((path.to_path_buf(), bytes.clone()));
+        let bytes = map::open(&path)?;
+        open.push((path, bytes.clone()));
         Ok(bytes)
     }
 }

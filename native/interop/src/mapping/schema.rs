@@ -1,11 +1,10 @@
-//! What ONNX says of its operators: every version of every operator with its inputs, outputs and attributes.
+//! What a framework says of its operators: every version of every operator with its inputs, outputs and attributes.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
 use crate::ir::{ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, OpDescriptor, Value};
-use crate::mapping::lexer::{Cursor, Token};
+use super::lexer::{Cursor, Token};
 
 /// The descriptors of a framework.
 pub struct Schema {
@@ -16,6 +15,18 @@ pub struct Schema {
 }
 
 impl Schema {
+    /// Reads files of descriptors, given with the domain of their operators, by name and content.
+    ///
+    /// # Errors
+    /// A file that is wrong, with the line.
+    pub fn read(files: &[(&'static str, (&'static str, &'static str))]) -> Result<Schema> {
+        let mut schema = Schema { newest: HashMap::new(), operators: HashMap::new() };
+        for (domain, (file, text)) in files {
+            read(&mut schema, domain, file, text)?;
+        }
+        Ok(schema)
+    }
+
     /// The descriptor of an operator as it is in a version of the operator set.
     pub fn find(&self, domain: &str, op: &str, version: i64) -> Option<&OpDescriptor> {
         self.versions(domain, op).iter().rev().find(|d| d.since <= version)
@@ -39,24 +50,6 @@ impl Schema {
         names.sort_unstable();
         names
     }
-}
-
-/// The descriptors of ONNX.
-pub fn schema() -> Result<&'static Schema> {
-    static SCHEMA: OnceLock<Result<Schema>> = OnceLock::new();
-    let files = [
-        ("", "runtime-operators.txt", include_str!("../../data/runtime-operators.txt")),
-        ("", "onnx-operators.txt", include_str!("../../data/onnx-operators.txt")),
-        ("com.microsoft", "microsoft-operators.txt", include_str!("../../data/microsoft-operators.txt")),
-    ];
-    let made = SCHEMA.get_or_init(|| {
-        let mut schema = Schema { newest: HashMap::new(), operators: HashMap::new() };
-        for (domain, file, text) in files {
-            read(&mut schema, domain, file, text)?;
-        }
-        Ok(schema)
-    });
-    made.as_ref().map_err(Error::clone)
 }
 
 fn read(schema: &mut Schema, domain: &'static str, file: &'static str, text: &str) -> Result<()> {
@@ -122,6 +115,8 @@ fn attribute(c: &mut Cursor<'_>) -> Result<AttributeDescriptor> {
         "strings" => AttributeKind::Texts,
         "tensor" => AttributeKind::Tensor,
         "graph" => AttributeKind::Graph,
+        "bool" => AttributeKind::Bool,
+        "pairs" => AttributeKind::Pairs,
         _ => AttributeKind::Other,
     };
     let optional = c.takes("?");
@@ -139,6 +134,11 @@ fn literal(c: &mut Cursor<'_>) -> Result<Value> {
         }
         return Ok(Value::List(items));
     }
+    for (name, value) in [("true", true), ("false", false)] {
+        if c.takes_name(name) {
+            return Ok(Value::Bool(value));
+        }
+    }
     let negative = c.takes("-");
     let value = match c.take() {
         Token::Int(i) => Value::Int(if negative { -i } else { i }),
@@ -152,10 +152,11 @@ fn literal(c: &mut Cursor<'_>) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framework::Framework;
 
     #[test]
     fn operators_are_described_by_version() {
-        let s = schema().unwrap();
+        let s = Framework::Onnx.schema().unwrap();
         let clip = |v| s.find("", "Clip", v).unwrap();
         assert_eq!((clip(6).inputs.len(), clip(11).inputs.len(), clip(6).attributes.len()), (1, 3, 2));
         let softmax = s.find("", "Softmax", 13).unwrap().attribute("axis").unwrap();

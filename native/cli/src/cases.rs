@@ -1,0 +1,107 @@
+//! `onnx run`: models with inputs, one a folder.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use ferromx_core::ndarray::NDArray;
+use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::import::Imported;
+use ferromx_interop::ir::Model;
+use ferromx_interop::run::{self, Run};
+use ferromx_interop::{Error, Result, onnx};
+
+use crate::models::say;
+use crate::npy;
+use crate::progress::Progress;
+
+/// Runs all cases of a folder.
+pub fn run(dir: &Path, export: bool, progress: Progress) -> Result<()> {
+    let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(dir.display(), &e));
+    let mut cases: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.join("model.onnx").is_file() {
+            cases.push(path);
+        }
+    }
+    cases.sort();
+    if cases.is_empty() {
+        return Err(Error::value(format!("{}: there is no folder with a model.onnx in it", dir.display())));
+    }
+    let mut failed = 0usize;
+    for (i, case) in cases.iter().enumerate() {
+        progress.step_of(i + 1, cases.len(), &case.display().to_string());
+        remove_results(case)?;
+        if let Err(e) = run_case(case, export) {
+            failed += 1;
+            write_text(&case.join("error.txt"), &format!("{e}\n"))?;
+        }
+    }
+    drop(progress);
+    say!("{} of {} models ran", cases.len() - failed, cases.len());
+    Ok(())
+}
+
+/// Removes what an earlier run left, so that nobody takes it for a result of this one.
+fn remove_results(case: &Path) -> Result<()> {
+    let mut old = vec![case.join("error.txt"), case.join("exported.onnx"), case.join("export_error.txt")];
+    old.extend((0..).map(|i| case.join(format!("output_{i}.npy"))).take_while(|p| p.exists()));
+    for path in old.iter().filter(|p| p.exists()) {
+        std::fs::remove_file(path).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?;
+    }
+    Ok(())
+}
+
+fn run_case(case: &Path, export: bool) -> Result<()> {
+    let model = onnx::load(&case.join("model.onnx"), true)?;
+    let mut inputs = HashMap::new();
+    for (i, info) in model.graph.inputs.iter().enumerate() {
+        let mut array = npy::read(&case.join(format!("input_{i}.npy")))?;
+        // NumPy has no bfloat16: such inputs come as float32.
+        if let Some(element) = &info.element {
+            let wanted = element.ours()?;
+            if wanted == ferromx_core::dtype::DType::BF16 && array.dtype() == ferromx_core::dtype::DType::F32 {
+                let narrow = NDArray::empty(array.shape(), wanted, array.context())?;
+                ferromx_runtime::arrays::write_converted(&narrow, array.to_vec::<f32>()?.into_iter())?;
+                array = narrow;
+            }
+        }
+        inputs.insert(info.name.clone(), array);
+    }
+    let given: Vec<(String, NDArray)> = inputs.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
+    let (outputs, how) = run::run(&model, inputs)?;
+    for (i, array) in outputs.iter().enumerate() {
+        npy::write(&case.join(format!("output_{i}.npy")), array)?;
+    }
+    let exported = match how {
+        _ if !export => Ok(()),
+        Run::Graph(imported) => export_case(case, &model, &imported, &given),
+        Run::Executed => Err(Error::unsupported(
+            "the model was executed node by node, since its shapes depend on data: there is no graph that could be exported",
+        )),
+    };
+    // The model ran, so this is no error of the case.
+    match exported {
+        Ok(()) => Ok(()),
+        Err(e) => write_text(&case.join("export_error.txt"), &format!("{e}\n")),
+    }
+}
+
+fn write_text(path: &Path, text: &str) -> Result<()> {
+    Ok(std::fs::write(path, text).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?)
+}
+
+/// Exports what was imported, for inputs of the shapes that were given.
+fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
+    let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+    let options = ExportOptions {
+        shapes: inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
+        dtypes: inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
+        outputs: imported.outputs.clone(),
+        unused_inputs: model.graph.inputs.clone(),
+        opset: None,
+    };
+    let model = export::export(&imported.symbol, &params, &options)?;
+    onnx::save(&model, &case.join("exported.onnx"))
+}

@@ -1,0 +1,161 @@
+//! The commands on models of other frameworks.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+
+use ferromx_core::file_format;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::Array;
+use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::framework::Framework;
+use ferromx_interop::import::{self, ImportOptions, Imported};
+use ferromx_interop::ir::Model;
+use ferromx_interop::mapping::ast::Direction;
+use ferromx_interop::{Error, Result, mapping, nnef, onnx};
+use ferromx_ops::sparse::cast::to_dense;
+use ferromx_runtime::symbol::Symbol;
+use indexmap::IndexMap;
+
+use crate::progress::Progress;
+
+/// Writes a line to standard output.
+macro_rules! say {
+    ($($arg:tt)*) => {
+        writeln!(std::io::stdout(), $($arg)*).map_err(|e| ferromx_core::error::Error::io("standard output", &e))?
+    };
+}
+pub(crate) use say;
+
+/// A model of another framework.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// Whose it is.
+    pub framework: Framework,
+    /// Where it lies.
+    pub file: &'a Path,
+    /// Whether tensors may lie in other files of its directory; those of NNEF always do.
+    pub external_data: bool,
+}
+
+impl Source<'_> {
+    fn load(&self, progress: &Progress) -> Result<Model> {
+        progress.step(&format!("reading {}", self.file.display()));
+        match self.framework {
+            Framework::Onnx => onnx::load(self.file, self.external_data),
+            Framework::Nnef => nnef::load(self.file),
+        }
+    }
+
+    fn import(&self, options: &ImportOptions, progress: &Progress) -> Result<(Model, Imported)> {
+        let model = self.load(progress)?;
+        progress.step(&format!("mapping {} nodes", model.graph.nodes.len()));
+        let imported = import::import(&model, options)?;
+        Ok((model, imported))
+    }
+}
+
+/// Maps a model and reports what is wrong.
+pub fn check(source: Source<'_>, progress: Progress) -> Result<()> {
+    let (model, imported) = source.import(&ImportOptions::default(), &progress)?;
+    drop(progress);
+    let file = source.file;
+    say!("{}: all {} nodes can be mapped", file.display(), model.graph.nodes.len());
+    describe(&imported)
+}
+
+fn describe(imported: &Imported) -> Result<()> {
+    for input in &imported.inputs {
+        let element = input.element.as_ref().map_or("unknown type".to_string(), ToString::to_string);
+        say!("  input   {} {} {}", input.name, element, input.shape());
+    }
+    for (name, head) in imported.outputs.iter().zip(imported.symbol.list_outputs()) {
+        say!("  output  {name} ({head})");
+    }
+    Ok(())
+}
+
+fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
+    let parse = |text: &String| {
+        let (name, dims) = text.rsplit_once('=')?;
+        let dims: Option<Vec<i64>> =
+            dims.split(',').filter(|d| !d.is_empty()).map(|d| d.trim().parse().ok().filter(|d| *d >= -1)).collect();
+        Some((name.to_string(), dims?))
+    };
+    let wrong = |text: &String| Error::value(format!("'{text}' is no shape of an input: write NAME=2,3,224,224"));
+    texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+}
+
+/// Writes a model in our formats.
+pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
+    let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
+    let (_, imported) = source.import(&options, &progress)?;
+    let symbol = format!("{prefix}-symbol.json");
+    let params = format!("{prefix}-0000.params");
+    progress.step(&format!("writing {params}"));
+    imported.symbol.save(&symbol)?;
+    let named = |kind: &str, map: &indexmap::IndexMap<String, NDArray>| {
+        map.iter().map(|(n, a)| (format!("{kind}:{n}"), Array::Dense(a.clone()))).collect::<Vec<_>>()
+    };
+    let all = [named("arg", &imported.args), named("aux", &imported.aux)].concat();
+    let (names, arrays): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    file_format::save(&params, &arrays, &names)?;
+    drop(progress);
+    say!("{symbol}\n{params}");
+    describe(&imported)
+}
+
+/// Writes a graph of ours as a model.
+pub fn export(
+    prefix: &str,
+    epoch: u32,
+    file: &Path,
+    opset: Option<i64>,
+    shape: &[String],
+    progress: Progress,
+) -> Result<()> {
+    progress.step(&format!("reading {prefix}"));
+    let symbol = Symbol::load(&format!("{prefix}-symbol.json"))?;
+    let path = format!("{prefix}-{epoch:04}.params");
+    let loaded = file_format::load(&path)?;
+    let mut params = IndexMap::new();
+    for (name, array) in loaded.names.iter().zip(&loaded.arrays) {
+        let name = name.strip_prefix("arg:").or(name.strip_prefix("aux:")).unwrap_or(name);
+        if let Some(array) = array {
+            params.insert(name.to_string(), to_dense(array)?);
+        }
+    }
+    let shapes = shapes(shape)?.into_iter().map(|(name, dims)| (name, Shape::new(&dims))).collect();
+    let options = ExportOptions { shapes, opset, ..ExportOptions::default() };
+    progress.step(&format!("mapping {} nodes", symbol.nodes().len()));
+    let model = export::export(&symbol, &params, &options)?;
+    progress.step(&format!("writing {}", file.display()));
+    onnx::save(&model, file)?;
+    drop(progress);
+    say!("{}: {} nodes, {} parameters", file.display(), model.graph.nodes.len(), model.graph.constants.len());
+    Ok(())
+}
+
+/// Lists a framework's mapping processes, and the rules that they are made of.
+pub fn rules(framework: Framework, one_way: bool) -> Result<()> {
+    for p in framework.table()?.processes() {
+        let arrow = match p.direction {
+            Direction::Both if one_way => continue,
+            Direction::Both => "<->",
+            Direction::Import => "->",
+            Direction::Export => "<-",
+        };
+        let domain = if p.domain.is_empty() { String::new() } else { format!("{}.", p.domain) };
+        let until = if p.until == i64::MAX { String::new() } else { p.until.to_string() };
+        say!("{domain}{:<28} {:>2}..{until:<3} {arrow:<4} {}:{}", p.name, p.since, p.file, p.line);
+    }
+    if !one_way {
+        say!("\nRules:");
+        for rule in mapping::rules::all() {
+            let reverse = if rule.reverse.is_some() { " (both directions)" } else { "" };
+            say!("  {}{}{reverse}\n      {}", rule.name, rule.signature, rule.doc);
+        }
+    }
+    Ok(())
+}

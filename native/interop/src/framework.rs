@@ -1,0 +1,134 @@
+//! The frameworks that models come from: for each a table of mapping processes and what it says of its operators. The import is the same
+//! for all of them.
+
+use std::sync::OnceLock;
+
+use crate::error::Result;
+use crate::mapping::{Schema, Table};
+
+/// A framework whose models are mapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framework {
+    /// ONNX: [`crate::onnx`] reads and writes it.
+    #[default]
+    Onnx,
+    /// NNEF of the Khronos Group: [`crate::nnef`] reads it.
+    Nnef,
+}
+
+/// A text that is compiled in: file name and content.
+type File = (&'static str, &'static str);
+
+/// What a framework is described by.
+struct Sources {
+    /// Descriptors of operators, by domain.
+    operators: &'static [(&'static str, File)],
+    /// Mapping files; the order decides which process is tried first.
+    mappings: &'static [File],
+    /// Operators whose two inputs may be written in either order.
+    commutative: &'static [&'static str],
+}
+
+macro_rules! mapping {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../mappings/", $name)))
+    };
+}
+
+macro_rules! operators {
+    ($domain:literal, $name:literal) => {
+        ($domain, ($name, include_str!(concat!("../data/", $name))))
+    };
+}
+
+/// A new family of operators is added here and nowhere else.
+const ONNX: Sources = Sources {
+    operators: &[
+        operators!("", "runtime-operators.txt"),
+        operators!("", "onnx-operators.txt"),
+        operators!("com.microsoft", "microsoft-operators.txt"),
+    ],
+    mappings: &[
+        mapping!("subgraphs.map"),
+        mapping!("attention.map"),
+        mapping!("control.map"),
+        mapping!("elementwise.map"),
+        mapping!("indexing.map"),
+        mapping!("layers.map"),
+        mapping!("shapes.map"),
+        mapping!("images.map"),
+        mapping!("sampling.map"),
+        mapping!("signal.map"),
+        mapping!("losses.map"),
+        mapping!("mxnet.map"),
+        mapping!("microsoft.map"),
+        mapping!("quantised.map"),
+        mapping!("recurrent.map"),
+        mapping!("reductions.map"),
+    ],
+    commutative: &["Add", "Mul"],
+};
+
+const NNEF: Sources = Sources {
+    operators: &[operators!("", "nnef-operators.txt")],
+    mappings: &[mapping!("nnef.map")],
+    commutative: &["add", "mul"],
+};
+
+impl Framework {
+    /// All frameworks.
+    pub const ALL: [Framework; 2] = [Framework::Onnx, Framework::Nnef];
+
+    /// The name that users know it by.
+    pub fn name(self) -> &'static str {
+        match self {
+            Framework::Onnx => "ONNX",
+            Framework::Nnef => "NNEF",
+        }
+    }
+
+    fn sources(self) -> &'static Sources {
+        match self {
+            Framework::Onnx => &ONNX,
+            Framework::Nnef => &NNEF,
+        }
+    }
+
+    /// What the framework says of its operators.
+    ///
+    /// # Errors
+    /// A file of descriptors is wrong; a test makes sure that none is.
+    pub fn schema(self) -> Result<&'static Schema> {
+        static SCHEMAS: [OnceLock<Result<Schema>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
+        SCHEMAS[self as usize].get_or_init(|| Schema::read(self.sources().operators)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The framework's table of mapping processes.
+    ///
+    /// # Errors
+    /// A mapping file is wrong; a test makes sure that none is.
+    pub fn table(self) -> Result<&'static Table> {
+        static TABLES: [OnceLock<Result<Table>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
+        let read = || Table::read(self.sources().mappings, self.schema()?);
+        TABLES[self as usize].get_or_init(read).as_ref().map_err(Clone::clone)
+    }
+
+    /// Whether the two inputs of an operator may be written in either order.
+    pub fn is_commutative(self, op: &str) -> bool {
+        self.sources().commutative.contains(&op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_are_right() {
+        for framework in Framework::ALL {
+            if let Err(e) = framework.table() {
+                panic!("{e}");
+            }
+        }
+    }
+}

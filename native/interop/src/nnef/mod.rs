@@ -1,0 +1,42 @@
+//! The NNEF front end: models of the Khronos Group's Neural Network Exchange Format, version 1.0, as a folder with `graph.nnef` and a file
+//! `LABEL.dat` for each variable.
+
+mod parse;
+mod read;
+mod tensor;
+
+use std::path::Path;
+
+pub use read::graph as read;
+pub use tensor::parse as tensor;
+
+use crate::error::{Error, Result};
+use crate::external::External;
+use crate::ir::Model;
+
+/// The largest file of a graph.
+const MAX_TEXT: u64 = 1 << 26;
+
+/// Reads a model: a folder, or the file `graph.nnef` in it. Variables are read from the folder only, links resolved.
+///
+/// # Errors
+/// Those of [`read()`], and the system's; a model with quantisation parameters (`graph.quant`), which are not mapped.
+pub fn load(path: &Path) -> Result<Model> {
+    let file = if path.is_dir() { path.join("graph.nnef") } else { path.to_path_buf() };
+    let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(file.display(), &e));
+    let size = std::fs::metadata(&file).map_err(io)?.len();
+    if size > MAX_TEXT {
+        return Err(Error::format(format!("{}: a graph of {size} bytes is larger than {MAX_TEXT}", file.display())));
+    }
+    let text = std::fs::read_to_string(&file).map_err(io)?;
+    let folder = file.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if folder.join("graph.quant").exists() {
+        return Err(Error::unsupported(format!(
+            "{}: quantisation parameters are not mapped: export the model without them",
+            folder.join("graph.quant").display()
+        )));
+    }
+    let files = External::within(folder)?;
+    let name = file.file_name().map_or("graph.nnef".into(), |n| n.to_string_lossy());
+    read(&name, &text, &|label| tensor(files.file(&format!("{label}.dat"))?))
+}
