@@ -178,7 +178,11 @@ fn folders_of_models_are_run() {
     assert_eq!((code, out.as_str(), err.as_str()), (0, "1 of 3 models ran\n", ""));
     assert_eq!(elements(&std::fs::read(folder.0.join("a/output_0.npy")).unwrap()), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert!(!folder.has("a/error.txt") && !folder.has("a/exported.onnx") && !folder.has("b/output_0.npy"));
-    assert!(folder.text("b/error.txt").contains("has shape [2,3], but [4] was given"), "{}", folder.text("b/error.txt"));
+    assert!(
+        folder.text("b/error.txt").contains("has shape [2,3], but [4] was given"),
+        "{}",
+        folder.text("b/error.txt")
+    );
     assert!(folder.text("c/error.txt").contains("input_0.npy"), "{}", folder.text("c/error.txt"));
     assert!(!folder.has("d/error.txt"));
     // With the export, and progress.

@@ -124,7 +124,11 @@ impl<'t> Importer<'t> {
         self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
             Error::unsupported(match node.domain.as_str() {
                 "" => {
-                    format!("version {version} of the operator set of {} has no operator {}", self.framework.name(), node.op)
+                    format!(
+                        "version {version} of the operator set of {} has no operator {}",
+                        self.framework.name(),
+                        node.op
+                    )
                 }
                 domain => format!("the operator {} of the domain {domain} is not known", node.op),
             })

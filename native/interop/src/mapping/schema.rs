@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Result};
-use crate::ir::{ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, OpDescriptor, Value};
 use super::lexer::{Cursor, Token};
+use crate::error::Result;
+use crate::ir::{ArgDescriptor, Arity, AttributeDescriptor, AttributeKind, OpDescriptor, Value};
 
 /// The descriptors of a framework.
 pub struct Schema {

@@ -66,7 +66,9 @@ pub fn graph(file: &str, text: &str) -> Result<Text> {
         }
     }
     if p.c.takes_name("fragment") {
-        return Err(p.c.error("operators that a model defines are not mapped: flatten it, so that only those of the standard are left"));
+        return Err(p.c.error(
+            "operators that a model defines are not mapped: flatten it, so that only those of the standard are left",
+        ));
     }
     if !p.c.takes_name("graph") {
         return Err(p.c.unexpected("'graph'"));
@@ -127,7 +129,7 @@ impl Parser<'_> {
             false => None,
         };
         if !self.c.takes("(") {
-            return Err(self.c.unexpected("'(': a flat graph is made of operators, not of formulas"));
+            return Err(self.c.unexpected("'(' (a flat graph is made of operators, not of formulas)"));
         }
         let mut arguments = Vec::new();
         while !self.c.takes(")") {

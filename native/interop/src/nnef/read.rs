@@ -24,7 +24,8 @@ const MAX_ELEMENTS: usize = 1 << 24;
 /// A text that is no flat graph of version 1.0, with the line; those of `variable`.
 pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) -> Result<Model> {
     let written = parse::graph(file, text)?;
-    let mut reader = Reader { schema: Framework::Nnef.schema()?, variable, graph: Graph::default(), names: HashSet::new() };
+    let mut reader =
+        Reader { schema: Framework::Nnef.schema()?, variable, graph: Graph::default(), names: HashSet::new() };
     reader.names.extend(written.statements.iter().flat_map(|s| s.results.iter().cloned()));
     for statement in &written.statements {
         reader.statement(statement).map_err(|e| {

@@ -99,15 +99,15 @@ fn of_rank(s: &mut Scope<'_, '_>, args: &[Value], n: i64) -> Result<Value> {
     let own = rank(s, args, 0)?;
     // A number without axes fits everything, and operators with a number are found by it.
     let more = if own == 0 { 0 } else { (n - own).clamp(0, 32) };
-    (0..more).try_fold(args[0].clone(), |t, _| {
-        s.operator("expand_dims", vec![t], vec![("axis", Value::Int(-1))], false)
-    })
+    (0..more)
+        .try_fold(args[0].clone(), |t, _| s.operator("expand_dims", vec![t], vec![("axis", Value::Int(-1))], false))
 }
 
 fn window_means(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let kernel = ints(args, 1)?.split_off(2);
     let n = kernel.len();
-    let inner = |i: usize| Ok::<_, Error>(if list(args, i)?.is_empty() { vec![1; n] } else { ints(args, i)?.split_off(2) });
+    let inner =
+        |i: usize| Ok::<_, Error>(if list(args, i)?.is_empty() { vec![1; n] } else { ints(args, i)?.split_off(2) });
     let (strides, dilations, border) = (inner(2)?, inner(3)?, text(args, 5)?);
     if dilations.iter().any(|d| *d != 1) {
         return Err(Error::unsupported("the mean of windows with gaps (dilation) has no process"));
