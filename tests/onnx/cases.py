@@ -375,6 +375,15 @@ def control():
     length = [helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0), helper.make_node("Cast", ["m"], ["n"], to=7)]
     rounds = helper.make_node("Loop", ["n", "", "x"], ["last"], body=counted)
     yield Case("Loop of a computed length", length + outside + [rounds], {"x": np.float32([1.5, 3.5, 0.5])}, ["last"])
+    rows = helper.make_graph(
+        [helper.make_node("Mul", ["v", "step"], ["w"]), helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Neg", ["w"], ["r"])],
+        "rows",
+        [helper.make_tensor_value_info("i", 7, ()), helper.make_tensor_value_info("c", 9, ()), f("v", (3,))],
+        [helper.make_tensor_value_info("d", 9, ()), f("w", (3,)), f("r", (3,))],
+    )
+    collected = helper.make_node("Loop", ["n", "", "x"], ["last", "all"], body=rows)
+    given = {"n": np.array(300, np.int64), "step": np.float32(0.99)}
+    yield Case("Loop of 300 rounds with rows", [collected], {"x": numbers((3,))}, ["last", "all"], given)
     turned = helper.make_node(
         "Scan", ["x0", "xs"], ["last", "all"], body=step, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1],
         scan_input_directions=[1], scan_output_directions=[1],

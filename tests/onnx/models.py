@@ -1,4 +1,5 @@
-"""Whole models as PyTorch exports them, small and with fixed seeds: `models.py` writes `data/models.jsonl`.
+"""Whole models as PyTorch exports them, small and with fixed seeds: `models.py` writes `data/models.jsonl`, and
+`data/parts.jsonl` with the parts that become one operator.
 
 Needs the packages `torch` and `onnx`. PyTorch computes the expected values.
 """
@@ -115,6 +116,57 @@ class Yolo(nn.Module):
         return torch.cat((centre, size, p[..., 4:].sigmoid()), -1).view(n, -1, 7), self.up(a)
 
 
+class ScaledDot(nn.Module):
+    """Attention with two heads, written in the ways in which models have it."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.parts = how, nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, x, mask):
+        batch, length, width = x.shape
+        q, k, v = (part(x).reshape(batch, length, 2, 4).transpose(1, 2) for part in self.parts)
+        if self.how == "function":
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        elif self.how == "causal":
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        elif self.how == "scaled after":
+            y = (q @ k.transpose(-2, -1) / 2.0 + mask).softmax(-1) @ v
+        elif self.how == "multiplied after":
+            y = (mask + 0.5 * (q @ k.transpose(-2, -1))).softmax(-1) @ v
+        else:
+            y = ((q * 0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
+        return y.transpose(1, 2).reshape(batch, length, width)
+
+
+class TanhGelu(nn.Module):
+    def forward(self, x):
+        return 0.5 * x * (1.0 + torch.tanh(0.7978845608028654 * (x + 0.044715 * torch.pow(x, 3.0))))
+
+
+class ConvNorm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def parts():
+    """Parts of models, by both of PyTorch's exporters; the options are those of `torch.onnx.export`."""
+    x, mask = torch.randn(2, 5, 8), torch.randn(2, 1, 5, 5)
+    for how in ["function", "causal", "scaled after", "multiplied after", "scaled before"]:
+        for dynamo in [False, True]:
+            yield f"attention, {how}{', new exporter' if dynamo else ''}", ScaledDot(how), (x, mask), {"dynamo": dynamo}
+    yield "gelu by tanh, version 17", nn.GELU(approximate="tanh"), (x,), {"opset_version": 17}
+    yield "gelu by tanh, new exporter, version 18", nn.GELU(approximate="tanh"), (x,), {"opset_version": 18, "dynamo": True}
+    yield "gelu by tanh, version 20", nn.GELU(approximate="tanh"), (x,), {"opset_version": 20}
+    yield "gelu by tanh, written out", TanhGelu(), (x,), {"opset_version": 17}
+    keep = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
+    yield "convolution and normalisation", ConvNorm(), (torch.randn(2, 3, 6, 5),), keep
+
+
 def models():
     yield "resnet", ResNet(), (torch.randn(2, 3, 32, 32),)
     yield "mobilenet", MobileNet(), (torch.randn(1, 3, 24, 24),)
@@ -132,7 +184,7 @@ def plain(array):
     return {"dtype": str(array.dtype), "shape": list(array.shape), "data": values}
 
 
-def record(name, model, inputs):
+def record(name, model, inputs, options=None):
     model.eval()
     for key, buffer in model.named_buffers():
         if "running" in key:
@@ -141,23 +193,34 @@ def record(name, model, inputs):
         outputs = model(*inputs)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     names = [f"x{i}" for i in range(len(inputs))]
-    file = io.BytesIO()
-    open_batch = {n: {0: "batch"} for n in names}
-    torch.onnx.export(model, inputs, file, dynamo=False, input_names=names, dynamic_axes=open_batch)
+    options = {"dynamo": False, "input_names": names, **(options or {})}
+    if options["dynamo"]:
+        program = torch.onnx.export(model, inputs, verbose=False, **options)
+        file = program.model_proto
+        # Where a node comes from in the program is of no use here, and large.
+        for node in file.graph.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
+        file = file.SerializeToString()
+    else:
+        buffer = io.BytesIO()
+        torch.onnx.export(model, inputs, buffer, dynamic_axes={n: {0: "batch"} for n in names}, **options)
+        file = buffer.getvalue()
     return {
         "name": name,
-        "model": file.getvalue().hex(),
+        "model": file.hex(),
         "inputs": [plain(x.numpy()) for x in inputs],
         "outputs": [plain(y.numpy()) for y in outputs],
     }
 
 
 def main():
-    torch.manual_seed(7)
-    lines = [json.dumps(record(*m), separators=(",", ":")) for m in models()]
-    path = pathlib.Path(__file__).parent / "data" / "models.jsonl"
-    path.write_text("\n".join(lines) + "\n")
-    print(f"models: {len(lines)}")
+    for name, make in [("models", models), ("parts", parts)]:
+        torch.manual_seed(7)
+        lines = [json.dumps(record(*m), separators=(",", ":")) for m in make()]
+        path = pathlib.Path(__file__).parent / "data" / f"{name}.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        print(f"{name}: {len(lines)}")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ fn a_wrong_command_line_ends_with_code_2() {
     ] {
         let (code, out, err) = ferromx(arguments);
         assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}: {err}");
-        assert!(err.contains("Usage:"), "{arguments:?}: {err}");
+        assert!(err.contains("--help"), "{arguments:?}: {err}");
     }
     let (code, out, _) = ferromx(&["--help"]);
     assert_eq!(code, 0);
@@ -203,13 +203,8 @@ fn folders_of_models_are_run() {
 #[test]
 fn models_whose_course_depends_on_data_run_but_are_not_exported() {
     let folder = Folder::new("dynamic");
-    let nonzero = case("onnx/data/shapes.jsonl", "NonZero");
-    folder.write("a/model.onnx", hex(nonzero["model"].as_str().unwrap()));
-    let data: Vec<f32> =
-        nonzero["inputs"][0]["data"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
-    let dims = nonzero["inputs"][0]["shape"].as_array().unwrap();
-    let shape: String = dims.iter().map(|d| format!("{d},")).collect();
-    folder.write("a/input_0.npy", npy(&format!("({shape})"), &data));
+    folder.write("a/model.onnx", model("indexing", "Unique"));
+    folder.write("a/input_0.npy", npy("(4,)", &[3.0, 1.0, 3.0, 2.0]));
     let (code, out, _) = ferromx(&["onnx", "run", &folder.path(""), "--export"]);
     assert_eq!((code, out.as_str()), (0, "1 of 1 models ran\n"));
     assert!(folder.has("a/output_0.npy") && !folder.has("a/exported.onnx"));
@@ -230,7 +225,7 @@ fn models_of_nnef_are_checked_and_imported() {
     let (code, _, err) = ferromx(&["nnef", "import", &folder.path("m/graph.nnef"), &folder.path("p")]);
     assert!(code == 0 && folder.has("p-symbol.json") && folder.has("p-0000.params"), "{err}");
     let (code, out, _) = ferromx(&["inspect", &folder.path("p-symbol.json")]);
-    assert!(code == 0 && out.contains("Convolution 'y'"), "{out}");
+    assert!(code == 0 && out.contains("Convolution '"), "{out}");
     folder.write("m/graph.nnef", conv["text"].as_str().unwrap().replace("conv(", "convolve("));
     let (code, _, err) = ferromx(&["nnef", "check", &folder.path("m")]);
     assert!(code == 1 && err.contains("convolve 'y'"), "{err}");

@@ -21,11 +21,11 @@ pub fn can_be_planned(imported: &Imported) -> bool {
     !imported.symbol.nodes().iter().any(dynamic)
 }
 
-/// Binds an imported model to inputs and computes its outputs.
+/// Binds an imported model to inputs, for inference.
 ///
 /// # Errors
-/// Inputs that are missing or do not fit, those of the operators.
-pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
+/// Inputs that are missing or do not fit.
+pub fn bind(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Executor> {
     let _numpy = NumpyShapes::set();
     let array = |name: &String| {
         let found = imported.args.get(name).or_else(|| imported.aux.get(name)).or_else(|| inputs.get(name));
@@ -34,7 +34,16 @@ pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> R
     let args = imported.symbol.list_arguments().iter().map(array).collect::<Result<Vec<_>>>()?;
     let aux = imported.symbol.list_auxiliary_states().iter().map(array).collect::<Result<_>>()?;
     let (grads, reqs) = (vec![None; args.len()], vec![Req::Null; args.len()]);
-    let executor = Executor::bind(&imported.symbol, Context::default(), Bound { args, grads, reqs, aux }, None)?;
+    Ok(Executor::bind(&imported.symbol, Context::default(), Bound { args, grads, reqs, aux }, None)?)
+}
+
+/// Binds an imported model to inputs and computes its outputs.
+///
+/// # Errors
+/// Inputs that are missing or do not fit, those of the operators.
+pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
+    let _numpy = NumpyShapes::set();
+    let executor = bind(imported, inputs)?;
     executor.forward(false)?;
     Ok(executor.outputs().to_vec())
 }

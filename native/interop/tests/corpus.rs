@@ -31,6 +31,7 @@ impl Random {
 fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
     let (directory, suffix) = match kind {
         "onnx" => ("fuzz/corpus/onnx", ".onnx"),
+        "nnef" => return texts(),
         "symbol" => ("../../tests/oracle/fixtures", "-symbol.json"),
         _ => ("../../tests/oracle/fixtures", ".params"),
     };
@@ -46,6 +47,13 @@ fn corpus(kind: &str) -> Vec<(String, Vec<u8>)> {
     files.sort();
     assert!(!files.is_empty());
     files
+}
+
+/// The graphs of the recorded cases of NNEF.
+fn texts() -> Vec<(String, Vec<u8>)> {
+    let cases = include_str!("../../../tests/nnef/data/cases.jsonl").lines();
+    let cases = cases.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    cases.map(|c| (c["name"].as_str().unwrap().into(), c["text"].as_str().unwrap().as_bytes().to_vec())).collect()
 }
 
 /// Numbers at which code breaks.
@@ -282,6 +290,39 @@ fn params() {
     hunt("params", 4000, targets::params, |random, from| {
         let mut changed = from.to_vec();
         bytes(random, &mut changed, &files);
+        changed
+    });
+}
+
+#[test]
+fn nnef() {
+    let files = corpus("nnef");
+    hunt("nnef", 3000, targets::nnef, |random, from| {
+        let mut changed = from.to_vec();
+        // Numbers, a line of another graph, or any bytes.
+        match random.below(3) {
+            0 => {
+                let text = String::from_utf8_lossy(from).into_owned();
+                let places: Vec<usize> =
+                    text.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(i, _)| i).collect();
+                if let Some(at) = random.pick(&places) {
+                    let edge = EDGES[random.below(EDGES.len())].to_string();
+                    changed.splice(*at..at + 1, edge.into_bytes());
+                }
+            }
+            1 => {
+                let line = random.pick(&files).and_then(|(_, other)| {
+                    let lines: Vec<&[u8]> = other.split(|b| *b == b'\n').collect();
+                    random.pick(&lines).map(|l| l.to_vec())
+                });
+                let ends: Vec<usize> = (0..from.len()).filter(|i| from[*i] == b'\n').collect();
+                if let (Some(mut line), Some(at)) = (line, random.pick(&ends)) {
+                    line.insert(0, b'\n');
+                    changed.splice(*at..*at, line);
+                }
+            }
+            _ => bytes(random, &mut changed, &files),
+        }
         changed
     });
 }

@@ -5,9 +5,14 @@ mod common;
 use std::collections::HashMap;
 
 use common::hex;
+use ferromx_core::context::Context;
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::shape::Shape;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::onnx::{self, External};
+use ferromx_interop::run;
 use serde_json::Value;
 
 /// A case of the conformance data, imported for open shapes or those that are given.
@@ -48,6 +53,7 @@ fn operators_with_graphs_are_written_as_such() {
         ("If of data", "If"),
         ("Loop until", "Loop"),
         ("Loop of a computed length", "Loop"),
+        ("Loop of 300 rounds with rows", "Loop"),
         ("Scan of numbers", "Scan"),
     ];
     for (name, op) in cases {
@@ -74,6 +80,56 @@ fn sub_graphs_become_one_operator() {
     // A value inside that is used elsewhere, too, keeps its operator.
     let made = operators("graphs", "LayerNorm with its centre", &ImportOptions::default());
     assert!(!made.contains_key("LayerNorm"), "{made:?}");
+}
+
+#[test]
+fn attention_and_its_activations_become_one_operator() {
+    for how in ["function", "causal", "scaled after", "multiplied after", "scaled before"] {
+        for exporter in ["", ", new exporter"] {
+            let name = format!("attention, {how}{exporter}");
+            let made = operators("parts", &name, &ImportOptions::default());
+            assert_eq!(made.get("_onnx_Attention"), Some(&1), "{name}: {made:?}");
+            for inside in ["softmax", "_npi_matmul", "_npi_add"] {
+                assert!(!made.contains_key(inside), "{name}: {made:?}");
+            }
+        }
+    }
+    for how in ["version 17", "new exporter, version 18", "version 20", "written out"] {
+        let made = operators("parts", &format!("gelu by tanh, {how}"), &ImportOptions::default());
+        assert_eq!((made.len(), made["_onnx_GeluTanh"]), (1, 1), "{how}: {made:?}");
+    }
+}
+
+#[test]
+fn attention_is_written_as_each_version_has_it() {
+    for (opset, attention, softmax) in [(17, 0, 1), (23, 1, 0)] {
+        let made = imported("parts", "attention, scaled after", &ImportOptions::default());
+        let params = made.args.iter().chain(&made.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
+        let shapes = [("x0", [2, 5, 8].into()), ("x1", [2, 1, 5, 5].into())];
+        let shapes = shapes.into_iter().map(|(n, s): (&str, Shape)| (n.to_string(), s)).collect();
+        let options = ExportOptions { opset: Some(opset), shapes, ..ExportOptions::default() };
+        let model = export::export(&made.symbol, &params, &options).unwrap();
+        let count = |op: &str| model.graph.nodes.iter().filter(|n| n.op == op).count();
+        assert_eq!((count("Attention"), count("Softmax")), (attention, softmax), "version {opset}");
+        // Read again it is one operator again.
+        let again = import::import(&model, &ImportOptions::default()).unwrap();
+        let nodes = again.symbol.nodes();
+        let ops: Vec<_> = nodes.iter().filter_map(|n| n.op.as_ref()).map(|op| op.def.name).collect();
+        assert_eq!(ops.iter().filter(|n| **n == "_onnx_Attention").count(), 1, "version {opset}: {ops:?}");
+    }
+}
+
+#[test]
+fn convolution_and_normalisation_stay_apart_and_run_as_one_step() {
+    let made = imported("parts", "convolution and normalisation", &ImportOptions::default());
+    let nodes = made.symbol.nodes();
+    let ops: Vec<_> = nodes.iter().filter_map(|n| n.op.as_ref()).map(|op| op.def.name).collect();
+    assert_eq!(ops, ["Convolution", "BatchNorm"]);
+    let x = NDArray::zeros(&[2, 3, 6, 5].into(), DType::F32, Context::default()).unwrap();
+    let executor = run::bind(&made, &[("x0".to_string(), x)].into_iter().collect()).unwrap();
+    executor.forward(false).unwrap();
+    let plan = executor.debug_string();
+    assert!(plan.contains("Plan: 1 forward and 0 gradient steps"), "{plan}");
 }
 
 #[test]

@@ -1,6 +1,14 @@
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
+#![allow(unexpected_cfgs, reason = "cargo-fuzz sets the cfg `fuzzing`")]
+//! The fuzz target `params`. Without a fuzzer it is a program that runs on the files that are named, such as those that a fuzzer found.
 
 #[path = "../targets.rs"]
 mod targets;
 
+#[cfg(fuzzing)]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::params(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::io::Result<()> {
+    targets::files(targets::params)
+}

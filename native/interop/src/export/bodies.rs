@@ -268,11 +268,7 @@ impl Writer<'_, '_> {
 
     fn repeat(&mut self, graphs: &[Symbol]) -> Result<()> {
         let [test, round] = graphs else { return Err(Error::value("_while_loop has two graphs")) };
-        if self.count("num_out_data") > 0 {
-            return Err(Error::unsupported(
-                "what _while_loop collects has rows for rounds that are not made, which Loop does not: leave these outputs out",
-            ));
-        }
+        let rows = self.count("num_out_data");
         let (test_locs, round_locs, vars) =
             (self.places("cond_input_locs")?, self.places("func_input_locs")?, self.places("func_var_locs")?);
         // Before the first round the condition looks at the first values.
@@ -303,7 +299,7 @@ impl Writer<'_, '_> {
         let mut next = Vec::new();
         for loc in test_locs {
             let var = vars.iter().position(|place| round_locs[*place] == loc);
-            next.push(match var.and_then(|v| made.outputs.get(v)) {
+            next.push(match var.and_then(|v| made.outputs.get(rows + v)) {
                 Some((_, handle)) => *handle,
                 None => self.input(loc)?,
             });
@@ -311,10 +307,45 @@ impl Writer<'_, '_> {
         let mut after = self.splice(test, &next, "after")?;
         let condition = self.truth("after", &mut after)?;
         let body = [made.nodes, after.nodes].concat();
-        let ends = [vec![condition], made.outputs].concat();
+        let (collected, last) = made.outputs.split_at(rows.min(made.outputs.len()));
+        let ends = [vec![condition], last.to_vec(), collected.to_vec()].concat();
         let attributes = [("body".to_string(), self.body("round", infos, body, &ends))].into_iter().collect();
-        let (name, outputs) = (self.node.name.clone(), self.node.outputs.clone());
+        let (kept, mut outputs) = (self.node.outputs[..rows].to_vec(), self.node.outputs[rows..].to_vec());
+        let mut after = Vec::new();
+        for (name, (_, handle)) in kept.iter().zip(collected) {
+            outputs.push(self.unique("rows"));
+            self.lengthen(&outputs[outputs.len() - 1].clone(), *handle, name, &mut after)?;
+        }
+        let name = self.node.name.clone();
         self.push(start.nodes, Node { name, op: "Loop".into(), inputs, outputs, attributes, ..Node::default() });
+        if let Some(sink) = self.importer.sink.as_mut() {
+            sink.nodes.extend(after);
+        }
+        Ok(())
+    }
+
+    /// What a loop collected, with rows of zeros for the rounds that it did not make: `_while_loop` has as many rows as it may make rounds.
+    fn lengthen(&mut self, rows: &str, row: usize, whole: &str, made: &mut Vec<Node>) -> Result<()> {
+        let rank = self.importer.builder.info(row).shape.ndim();
+        let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is not known")))?;
+        let rounds = self.count("max_iterations") as i64;
+        let mut constant = |what: &str, items: &[i64]| {
+            let handle = self.importer.integers(&format!("{whole}/{what}"), items, &[items.len() as i64])?;
+            self.importer.written_name(&Value::Handle(handle))
+        };
+        let (most, first) = (constant("most", &[rounds])?, constant("first", &[0])?);
+        let (before, after) = (constant("before", &vec![0; rank + 1])?, constant("after", &vec![0; rank])?);
+        let shape = self.unique("shape");
+        made.push(Self::operator("Shape", vec![rows.into()], &shape));
+        let length = self.unique("length");
+        made.push(Self::operator("Gather", vec![shape, first], &length));
+        let missing = self.unique("missing");
+        made.push(Self::operator("Sub", vec![most, length], &missing));
+        let pads = self.unique("pads");
+        let mut join = Self::operator("Concat", vec![before, missing, after], &pads);
+        join.attributes.insert("axis".into(), Value::Int(0));
+        made.push(join);
+        made.push(Self::operator("Pad", vec![rows.into(), pads], whole));
         Ok(())
     }
 }

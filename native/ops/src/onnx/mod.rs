@@ -1,5 +1,7 @@
 //! Operators of ONNX that MXNet does not have, with ONNX's own attributes. The ONNX interpreter maps them one to one.
 
+mod attention;
+mod gelu;
 mod maximum;
 mod ngrams;
 mod recurrent;
@@ -16,6 +18,8 @@ use ferromx_kernels::map::Load;
 
 /// The operators of this family.
 pub static OPS: &[&OpDef] = &[
+    &attention::ATTENTION,
+    &gelu::GELU_TANH,
     &maximum::MAX_POOL,
     &ngrams::TF_IDF,
     &recurrent::GRU,

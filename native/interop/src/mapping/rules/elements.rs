@@ -62,6 +62,16 @@ pub(super) static RULES: &[Rule] = &[
         "The activation of this name, none if it is absent; the parameters are those that ONNX gives it as attributes.",
         function_of,
     ),
+    Rule::new("single", "(tensor) -> bool", "Whether a tensor is a constant of one element.", |s, a| {
+        Ok(Value::Bool(s.importer.builder.info(handle(a, 0)?).value.as_ref().is_some_and(|v| v.len() == 1)))
+    }),
+    Rule::new(
+        "attends",
+        "(query, keys, value, mask, in_rows?) -> bool",
+        "Whether these are queries, keys (in columns, unless said otherwise), values and perhaps a mask of attention: float32 or float64, \
+         with the same leading dimensions, and a mask for each key that broadcasts to the products.",
+        attends,
+    ),
     Rule::new(
         "padded",
         "(tensor, pads, axes, mode, value) -> tensor",
@@ -195,6 +205,36 @@ fn element_positions(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let index = s.operator("_npi_where", vec![negative, wrapped, whole], vec![], false)?;
     let scaled = s.operator("_npi_multiply", vec![index, Value::Int(stride(axis))], vec![], false)?;
     s.operator("_npi_add", vec![scaled, base], vec![], false)
+}
+
+fn attends(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let dims = |i: usize| {
+        let info = s.importer.builder.info(handle(args, i)?);
+        let plain = matches!(info.dtype, Some(DType::F32 | DType::F64));
+        Ok::<_, Error>(info.dims.clone().filter(|dims| plain && dims.len() >= 2))
+    };
+    let (Some(query), Some(mut keys), Some(value)) = (dims(0)?, dims(1)?, dims(2)?) else {
+        return Ok(Value::Bool(false));
+    };
+    let n = query.len();
+    if args.get(4).is_some_and(Value::is_true) && keys.len() == n {
+        keys.swap(n - 2, n - 1);
+    }
+    // Unknown dimensions have names, so equal ones are known to be equal.
+    let leading =
+        keys.len() == n && value.len() == n && query[..n - 2] == keys[..n - 2] && query[..n - 2] == value[..n - 2];
+    if !leading || query[n - 1] != keys[n - 2] || keys[n - 1] != value[n - 2] {
+        return Ok(Value::Bool(false));
+    }
+    if args[3] == Value::None {
+        return Ok(Value::Bool(true));
+    }
+    let products = query[..n - 1].iter().chain([&keys[n - 1]]).rev();
+    let mask = s.importer.builder.info(handle(args, 3)?);
+    let fits = mask.dims.as_ref().is_some_and(|mask| {
+        mask.len() <= n && mask.last() == keys.last() && mask.iter().rev().zip(products).all(|(m, p)| *m == 1 || m == p)
+    });
+    Ok(Value::Bool(fits && mask.dtype == s.importer.builder.info(handle(args, 0)?).dtype))
 }
 
 pub(super) fn padded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {

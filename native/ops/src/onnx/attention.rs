@@ -1,0 +1,346 @@
+//! `Attention`.
+
+use ferromx_core::dtype::DType;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
+use ferromx_kernels::float::Accum;
+use ferromx_kernels::gemm::{self, gemm_batched};
+use ferromx_kernels::par::{MatRef, parallel_rows, with_scratch};
+use ferromx_kernels::softmax::{SoftmaxKind, SoftmaxShape, softmax_backward, softmax_forward};
+use smallvec::SmallVec;
+
+params! {
+    /// Parameters of `_onnx_Attention`.
+    pub struct AttentionParam {
+        /// What the products of queries and keys are multiplied by.
+        scale: f64 = 1.0;
+        /// Whether keys lie in columns: the shape is (..., size, keys).
+        transposed_keys: bool = false;
+        /// Whether the last input is a mask.
+        use_mask: bool = false;
+    }
+}
+
+const INPUTS: &[ArgDef] = &[
+    arg("query", "The queries, of shape (..., queries, size)."),
+    arg("key", "The keys, of shape (..., keys, size)."),
+    arg("value", "The values, of shape (..., keys, width)."),
+    arg("attn_mask", "What is added to the products; it broadcasts to (..., queries, keys)."),
+];
+
+const TYPES: &[DType] = &[DType::F32, DType::F64];
+
+/// Scaled dot-product attention.
+pub static ATTENTION: OpDef = OpDef::new("_onnx_Attention")
+    .doc(
+        "Scaled dot-product attention: softmax(scale * query key^T + attn_mask) value, with the softmax over the keys (Vaswani et al., \
+         \"Attention is all you need\", 2017).\n\n\
+         Shapes: the dimensions before the last two, such as batch and heads, are those of all three inputs; the output is (..., queries, \
+         width). Types: float32 and float64. Source: Attention of ONNX.",
+    )
+    .inputs(INPUTS)
+    .params::<AttentionParam>()
+    .num_inputs_by(|p| if p.get::<AttentionParam>().use_mask { 4 } else { 3 })
+    .shape(shapes)
+    .forward(|ctx, ins, outs| {
+        dispatch!(outs[0].dtype(), T in [f32, f64] => forward::<T>(ctx, ins, &mut outs[0]), other => Err(ctx.unsupported(other, TYPES)))
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            dispatch!(ins[0].dtype(), T in [f32, f64] => backward::<T>(ctx, ins, outs), other => Err(ctx.unsupported(other, TYPES)))
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+fn shapes(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let p = p.get::<AttentionParam>();
+    let (query, key, value) = (io.ins[0].clone(), io.ins[1].clone(), io.ins[2].clone());
+    let all = [&query, &key, &value];
+    let Some(rank) = all.iter().find_map(|s| s.ndim()) else { return Ok(()) };
+    ensure!(
+        rank >= 2 && all.iter().all(|s| s.ndim().is_none_or(|n| n == rank)),
+        "query {query}, key {key} and value {value} should have the same number of dimensions, at least 2"
+    );
+    let first = |dims: &[i64]| dims.iter().copied().find(|d| *d >= 0).unwrap_or(-1);
+    let mut dims: SmallVec<[i64; 6]> =
+        (0..rank - 2).map(|i| first(&[query.dim(i), key.dim(i), value.dim(i)])).collect();
+    let (at_keys, at_size) = if p.transposed_keys { (rank - 1, rank - 2) } else { (rank - 2, rank - 1) };
+    let size = first(&[query.dim(rank - 1), key.dim(at_size)]);
+    let keys = first(&[key.dim(at_keys), value.dim(rank - 2)]);
+    let mut shape = |last: [i64; 2]| {
+        dims.truncate(rank - 2);
+        dims.extend(last);
+        Shape::new(&dims)
+    };
+    io.assign_in(0, &shape([query.dim(rank - 2), size]))?;
+    io.assign_in(1, &shape(if p.transposed_keys { [size, keys] } else { [keys, size] }))?;
+    io.assign_in(2, &shape([keys, value.dim(rank - 1)]))?;
+    io.assign_out(0, &shape([query.dim(rank - 2), value.dim(rank - 1)]))?;
+    if p.use_mask {
+        let (mask, scores) = (io.ins[3].clone(), shape([query.dim(rank - 2), keys]));
+        let fits = |(m, s): (&i64, &i64)| *m == 1 || *m < 0 || *s < 0 || m == s;
+        ensure!(
+            mask.dims().len() <= rank && mask.dims().iter().rev().zip(scores.dims().iter().rev()).all(fits),
+            "a mask of shape {mask} does not broadcast to the products of queries and keys, {scores}"
+        );
+    }
+    Ok(())
+}
+
+/// The sizes of a call.
+struct Sizes {
+    /// Independent attentions: the product of the leading dimensions.
+    groups: usize,
+    queries: usize,
+    keys: usize,
+    size: usize,
+    width: usize,
+    transposed: bool,
+    scale: f64,
+}
+
+impl Sizes {
+    fn of(ctx: &OpCtx<'_>, query: &In<'_>, value: &In<'_>) -> Sizes {
+        let p = ctx.params::<AttentionParam>();
+        let (q, v) = (query.shape().to_usize(), value.shape().to_usize());
+        let n = q.len();
+        Sizes {
+            groups: q[..n - 2].iter().product(),
+            queries: q[n - 2],
+            keys: v[n - 2],
+            size: q[n - 1],
+            width: v[n - 1],
+            transposed: p.transposed_keys,
+            scale: p.scale,
+        }
+    }
+
+    fn scores(&self) -> usize {
+        self.groups * self.queries * self.keys
+    }
+
+    fn rows(&self) -> SoftmaxShape {
+        SoftmaxShape { outer: self.groups * self.queries, axis: self.keys, inner: 1 }
+    }
+
+    fn query<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
+        MatRef::row_major(&data[g * self.queries * self.size..], self.queries, self.size)
+    }
+
+    /// Keys as (keys, size).
+    fn key<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
+        let data = &data[g * self.keys * self.size..];
+        match self.transposed {
+            true => MatRef::row_major(data, self.size, self.keys).t(),
+            false => MatRef::row_major(data, self.keys, self.size),
+        }
+    }
+
+    fn value<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
+        MatRef::row_major(&data[g * self.keys * self.width..], self.keys, self.width)
+    }
+
+    fn score<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
+        MatRef::row_major(&data[g * self.queries * self.keys..], self.queries, self.keys)
+    }
+
+    fn out<'a, T>(&self, data: &'a [T], g: usize) -> MatRef<'a, T> {
+        MatRef::row_major(&data[g * self.queries * self.width..], self.queries, self.width)
+    }
+}
+
+/// Where the rows of a mask lie that broadcasts to the scores.
+struct MaskPlaces {
+    /// Length and stride of each dimension of the scores but the last.
+    dims: SmallVec<[(usize, usize); 6]>,
+    /// The stride of the last one.
+    step: usize,
+}
+
+impl MaskPlaces {
+    fn of(mask: &In<'_>, query: &In<'_>, keys: usize) -> MaskPlaces {
+        let (mask, mut scores) = (mask.shape().to_usize(), query.shape().to_usize());
+        let last = scores.len() - 1;
+        scores[last] = keys;
+        let mut stride = 1;
+        let mut strides: SmallVec<[usize; 6]> = SmallVec::new();
+        for i in 0..scores.len() {
+            // From the last dimension on.
+            let length = mask.len().checked_sub(i + 1).map_or(1, |k| mask[k]);
+            strides.push(if length == 1 { 0 } else { stride });
+            stride *= length;
+        }
+        let dims = (0..last).map(|k| (scores[k], strides[last - k])).collect();
+        MaskPlaces { dims, step: strides[0] }
+    }
+
+    /// Where the part for a row of the scores begins.
+    fn row(&self, row: usize) -> usize {
+        let mut rest = row;
+        let mut at = 0;
+        for (length, stride) in self.dims.iter().rev() {
+            at += rest % length * stride;
+            rest /= length;
+        }
+        at
+    }
+}
+
+/// The attention weights, of shape (groups, queries, keys); `scores` is working memory of their size.
+fn weights<T: gemm::Element + Accum>(
+    ctx: &OpCtx<'_>,
+    s: &Sizes,
+    ins: &[In<'_>],
+    scores: &mut [T],
+    weights: &mut [T],
+) -> Result<()> {
+    let (query, key) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
+    let factor = T::of(s.scale);
+    gemm_batched(factor, |g| s.query(query, g), |g| s.key(key, g).t(), T::zero(), scores, (s.queries, s.keys));
+    if ctx.params::<AttentionParam>().use_mask {
+        let places = MaskPlaces::of(&ins[3], &ins[0], s.keys);
+        let mask = ins[3].slice::<T>()?;
+        parallel_rows(scores, s.keys, (1usize << 14).div_ceil(s.keys.max(1)), |row, scores| {
+            let mask = &mask[places.row(row)..];
+            match places.step {
+                0 => scores.iter_mut().for_each(|x| *x = *x + mask[0]),
+                _ => scores.iter_mut().zip(mask).for_each(|(x, m)| *x = *x + *m),
+            }
+        });
+    }
+    softmax_forward(s.rows(), SoftmaxKind::Softmax, 1.0, None, scores, weights);
+    Ok(())
+}
+
+fn forward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+    let s = Sizes::of(ctx, &ins[0], &ins[2]);
+    let (value, out) = (ins[2].slice::<T>()?, out.slice_mut::<T>()?);
+    with_scratch(2 * s.scores(), |buffer: &mut [T]| {
+        let (scores, all) = buffer.split_at_mut(s.scores());
+        weights(ctx, &s, ins, scores, all)?;
+        gemm_batched(T::one(), |g| s.score(all, g), |g| s.value(value, g), T::zero(), out, (s.queries, s.width));
+        Ok(())
+    })
+}
+
+/// Inputs: gradient of the output, then those of the forward pass. Outputs: gradients of these.
+fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    let (head, ins) = ins.split_first().ok_or_else(|| Error::Internal("attention has a gradient".into()))?;
+    let s = Sizes::of(ctx, &ins[0], &ins[2]);
+    let (query, key, value) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
+    let head = head.slice::<T>()?;
+    let factor = T::of(s.scale);
+    with_scratch(3 * s.scores(), |buffer: &mut [T]| {
+        let (scores, rest) = buffer.split_at_mut(s.scores());
+        let (all, of_weights) = rest.split_at_mut(s.scores());
+        weights(ctx, &s, ins, scores, all)?;
+        if outs[2].wanted() {
+            let out = outs[2].slice_mut::<T>()?;
+            gemm_batched(T::one(), |g| s.score(all, g).t(), |g| s.out(head, g), T::zero(), out, (s.keys, s.width));
+        }
+        gemm_batched(
+            T::one(),
+            |g| s.out(head, g),
+            |g| s.value(value, g).t(),
+            T::zero(),
+            of_weights,
+            (s.queries, s.keys),
+        );
+        softmax_backward(s.rows(), SoftmaxKind::Softmax, 1.0, None, all, of_weights, scores);
+        // Now `scores` holds the gradient of the scores.
+        if outs[0].wanted() {
+            let out = outs[0].slice_mut::<T>()?;
+            gemm_batched(factor, |g| s.score(scores, g), |g| s.key(key, g), T::zero(), out, (s.queries, s.size));
+        }
+        if outs[1].wanted() {
+            let out = outs[1].slice_mut::<T>()?;
+            match s.transposed {
+                true => gemm_batched(
+                    factor,
+                    |g| s.query(query, g).t(),
+                    |g| s.score(scores, g),
+                    T::zero(),
+                    out,
+                    (s.size, s.keys),
+                ),
+                false => gemm_batched(
+                    factor,
+                    |g| s.score(scores, g).t(),
+                    |g| s.query(query, g),
+                    T::zero(),
+                    out,
+                    (s.keys, s.size),
+                ),
+            }
+        }
+        if let Some(out) = outs.get_mut(3).filter(|o| o.wanted()) {
+            let places = MaskPlaces::of(&ins[3], &ins[0], s.keys);
+            let out = out.slice_mut::<T>()?;
+            out.fill(T::zero());
+            for (row, grads) in scores.chunks_exact(s.keys.max(1)).enumerate() {
+                let start = places.row(row);
+                grads
+                    .iter()
+                    .enumerate()
+                    .for_each(|(k, grad)| out[start + k * places.step] = out[start + k * places.step] + *grad);
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array};
+    use ferromx_core::ndarray::NDArray;
+
+    fn numbers(dims: &[i64]) -> NDArray {
+        let n = dims.iter().product::<i64>();
+        array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
+    }
+
+    #[test]
+    fn values_are_weighted_by_softmax() {
+        let (q, k) = (array(&[1.0f64, 0.0], &[1, 1, 2]), array(&[1.0f64, 0.0, 0.0, 1.0], &[1, 2, 2]));
+        let v = array(&[1.0f64, 2.0, 3.0, 4.0], &[1, 2, 2]);
+        let out = Case::new(&ATTENTION, &[("scale", "2")]).run1(&[q.clone(), k.clone(), v.clone()]).unwrap();
+        let w = 1.0 / (1.0 + (-2.0f64).exp());
+        let want = [w + 3.0 * (1.0 - w), 2.0 * w + 4.0 * (1.0 - w)];
+        let got = out.to_vec::<f64>().unwrap();
+        assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-12), "{got:?}");
+        // A mask that leaves the second key alone.
+        let mask = array(&[f64::NEG_INFINITY, 0.0], &[2]);
+        let out = Case::new(&ATTENTION, &[("use_mask", "True")]).run1(&[q, k, v, mask]).unwrap();
+        assert_eq!(out.to_vec::<f64>().unwrap(), [3.0, 4.0]);
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        let scale = [("scale", "0.5")];
+        Case::new(&ATTENTION, &scale).check_gradient(&[numbers(&[2, 3, 4]), numbers(&[2, 5, 4]), numbers(&[2, 5, 3])]);
+        let turned = [("scale", "0.5"), ("transposed_keys", "True"), ("use_mask", "True")];
+        let inputs =
+            |mask: &[i64]| [numbers(&[2, 2, 3, 4]), numbers(&[2, 2, 4, 5]), numbers(&[2, 2, 5, 3]), numbers(mask)];
+        Case::new(&ATTENTION, &turned).check_gradient(&inputs(&[2, 1, 3, 5]));
+        Case::new(&ATTENTION, &turned).check_gradient(&inputs(&[2, 1, 1]));
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let case = Case::new(&ATTENTION, &[("use_mask", "True")]);
+        let shapes = |mask: &[i64]| {
+            case.shapes(&[Shape::new(&[2, 3, 4]), Shape::new(&[2, 5, 4]), Shape::new(&[2, 5, 6]), Shape::new(mask)])
+        };
+        assert!(shapes(&[3, 5]).is_ok());
+        assert!(shapes(&[3, 4]).unwrap_err().to_string().contains("does not broadcast"));
+        assert!(Case::new(&ATTENTION, &[]).shapes(&[[2, 3, 4].into(), [2, 5, 3].into(), [2, 5, 6].into()]).is_err());
+    }
+}
