@@ -1,6 +1,8 @@
 //! What is done with bytes of any kind. The fuzz targets and the test `corpus` of ferromx-interop both come in here.
 #![allow(dead_code, reason = "each fuzz target uses one of these")]
 
+use std::io::Write;
+
 use bytes::Bytes;
 use ferromx_interop::Error;
 use ferromx_interop::export::{self, ExportOptions};
@@ -65,7 +67,7 @@ pub fn nnef(bytes: &[u8]) {
 pub fn files(target: fn(&[u8])) -> std::io::Result<()> {
     for path in std::env::args().skip(1) {
         target(&std::fs::read(&path)?);
-        println!("{path}: fine");
+        writeln!(std::io::stdout(), "{path}: fine")?;
     }
     Ok(())
 }

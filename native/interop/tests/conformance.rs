@@ -89,6 +89,9 @@ fn exported_models_give_the_same_values() {
             }
         };
         exported += 1;
+        let mut names: Vec<_> = model.graph.nodes.iter().map(|n| &n.name).collect();
+        names.sort();
+        wrong.extend(names.windows(2).find(|n| n[0] == n[1]).map(|n| format!("{}: two nodes are {}", case.name, n[0])));
         let bytes = onnx::to_bytes(&model).unwrap();
         let again = onnx::read(bytes.into(), &External::refused()).and_then(|model| {
             let wanted: Vec<_> = model.graph.inputs.iter().map(|i| i.name.clone()).collect();

@@ -71,10 +71,23 @@ fn bytes_of_any_kind_are_an_error_or_a_model() {
 
 #[test]
 fn everything_that_cannot_be_mapped_is_reported_at_once() {
-    let nodes = vec![node("NoSuchOp", &["x"], &["a"]), node("Relu", &["x"], &["b"]), node("Other", &["a"], &["y"])];
+    let nodes = vec![
+        node("NoSuchOp", &["x"], &["a"]),
+        node("Relu", &["x"], &["b"]),
+        node("Other", &["a"], &["c"]),
+        node("StringConcat", &["c", "a"], &["y"]),
+    ];
+    let mut model = model(nodes, vec![]);
+    model.opset_import[0].version = 20;
     assert_says(
-        model(nodes, vec![]),
-        &["NoSuchOp 'n_NoSuchOp'", "has no operator NoSuchOp", "Other 'n_Other'", "2 problems"],
+        model,
+        &[
+            "NoSuchOp 'n_NoSuchOp'",
+            "has no operator NoSuchOp",
+            "Other 'n_Other'",
+            "StringConcat 'n_StringConcat': there is no process",
+            "3 problems",
+        ],
     );
 }
 

@@ -345,7 +345,9 @@ impl Writer<'_, '_> {
         let mut join = Self::operator("Concat", vec![before, missing, after], &pads);
         join.attributes.insert("axis".into(), Value::Int(0));
         made.push(join);
-        made.push(Self::operator("Pad", vec![rows.into(), pads], whole));
+        // The output may have the name of the loop.
+        let name = self.unique("lengthened");
+        made.push(Node { name, ..Self::operator("Pad", vec![rows.into(), pads], whole) });
         Ok(())
     }
 }

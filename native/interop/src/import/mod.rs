@@ -230,11 +230,15 @@ impl<'t> Importer<'t> {
     fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
         let descriptor = self.descriptor(node)?;
         check_node(node, descriptor)?;
+        let version = self.version_of(node);
+        let table = self.table;
+        // What has no process at all is reported even if an input is missing because of another problem.
+        if table.for_import(&node.domain, &node.op, version).next().is_none() {
+            return Err(unmapped(node, version, &[], false));
+        }
         for input in &node.inputs {
             self.value(input)?;
         }
-        let version = self.version_of(node);
-        let table = self.table;
         let name = if node.name.is_empty() { node.outputs.iter().find(|o| !o.is_empty()) } else { Some(&node.name) };
         let name = name.cloned().unwrap_or_default();
         let (mut reasons, mut wanted) = (Vec::new(), false);

@@ -210,8 +210,8 @@ fn weights<T: gemm::Element + Accum>(
         parallel_rows(scores, s.keys, (1usize << 14).div_ceil(s.keys.max(1)), |row, scores| {
             let mask = &mask[places.row(row)..];
             match places.step {
-                0 => scores.iter_mut().for_each(|x| *x = *x + mask[0]),
-                _ => scores.iter_mut().zip(mask).for_each(|(x, m)| *x = *x + *m),
+                0 => scores.iter_mut().for_each(|x| *x += mask[0]),
+                _ => scores.iter_mut().zip(mask).for_each(|(x, m)| *x += *m),
             }
         });
     }
@@ -286,10 +286,7 @@ fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mu
             out.fill(T::zero());
             for (row, grads) in scores.chunks_exact(s.keys.max(1)).enumerate() {
                 let start = places.row(row);
-                grads
-                    .iter()
-                    .enumerate()
-                    .for_each(|(k, grad)| out[start + k * places.step] = out[start + k * places.step] + *grad);
+                grads.iter().enumerate().for_each(|(k, grad)| out[start + k * places.step] += *grad);
             }
         }
         Ok(())
