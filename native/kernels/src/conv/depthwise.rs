@@ -1,6 +1,7 @@
 //! Depthwise convolution: every channel has a kernel of its own, and there is nothing for a matrix product to do.
 
 use super::backward_data::{Few, phases};
+use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
@@ -61,21 +62,22 @@ crate::simd::per_isa! {
                 let line = |i: usize| [0, 1, 2].map(|k| &from[i * pitch + start + k..][..end - start]);
                 let [a, b, c, d] = [line(0), line(1), line(2), line(3)];
                 for x in 0..end - start {
-                    upper[x] = nine(weights, [a, b, c], x);
-                    lower[x] = nine(weights, [b, c, d], x);
+                    let at = |line: [&[T]; 3]| line.map(|shifted| shifted[x]);
+                    upper[x] = nine(weights, [at(a), at(b), at(c)]);
+                    lower[x] = nine(weights, [at(b), at(c), at(d)]);
                 }
             }
         }
     }
 }
 
-/// The sum over 3 x 3 taps at `x`.
+/// The sum over 3 x 3 taps.
 #[inline(always)]
-fn nine<T: Accum>(weights: &[T; 9], lines: [[&[T]; 3]; 3], x: usize) -> T {
-    let [[a, b, c], [d, e, f], [g, h, i]] = lines;
-    let upper = c[x].mul_add(weights[2], b[x].mul_add(weights[1], a[x] * weights[0]));
-    let middle = f[x].mul_add(weights[5], e[x].mul_add(weights[4], d[x].mul_add(weights[3], upper)));
-    i[x].mul_add(weights[8], h[x].mul_add(weights[7], g[x].mul_add(weights[6], middle)))
+fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
+    let [[a, b, c], [d, e, f], [g, h, i]] = taps;
+    let upper = c.mul_add(weights[2], b.mul_add(weights[1], a * weights[0]));
+    let middle = f.mul_add(weights[5], e.mul_add(weights[4], d.mul_add(weights[3], upper)));
+    i.mul_add(weights[8], h.mul_add(weights[7], g.mul_add(weights[6], middle)))
 }
 
 crate::simd::per_isa! {
@@ -101,25 +103,41 @@ crate::simd::per_isa! {
     }
 }
 
-/// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
-fn weigh_plane<T: Accum>(layout: &Layout<'_>, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
-    let ([depth, height, width], pitch) = (layout.geometry().grid, layout.pitch());
-    let square = (0..9).map(|t| t / 3 * pitch + t % 3);
-    match <&[T; 9]>::try_from(weights) {
-        Ok(weights) if depth == 1 && width >= COLUMNS && height >= 2 && square.eq(layout.taps().iter().copied()) => {
-            weigh_square(weights, padded, pitch, width, out);
-        }
-        _ => {
-            weigh(weights, layout.taps(), padded, computed);
-            layout.collect(height, computed, out);
+/// The planes of a depthwise convolution.
+struct Planes<'a> {
+    layout: Layout<'a>,
+    /// Whether [`weigh_square`] computes them.
+    square: bool,
+}
+
+impl<'a> Planes<'a> {
+    fn new(geometry: &'a Geometry) -> Self {
+        let (layout, [depth, height, width]) = (Layout::new(geometry), geometry.grid);
+        let adjacent = (0..9).map(|t| t / 3 * layout.pitch() + t % 3).eq(layout.taps().iter().copied());
+        Planes { square: adjacent && depth == 1 && width >= COLUMNS && height >= 2, layout }
+    }
+
+    /// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
+    fn weigh<T: Accum>(&self, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
+        let [_, height, width] = self.layout.geometry().grid;
+        match <&[T; 9]>::try_from(weights) {
+            Ok(weights) if self.square => weigh_square(weights, padded, self.layout.pitch(), width, out),
+            _ => {
+                weigh(weights, self.layout.taps(), padded, computed);
+                self.layout.collect(height, computed, out);
+            }
         }
     }
 }
 
-/// A plane that is going to be read, if there is one: nothing is fetched ahead between planes that are worked on for long.
-fn next_plane<T>(planes: &[T], len: usize, number: usize) -> &[T] {
-    planes.get(number * len..(number + 1) * len).unwrap_or_default()
+/// Some planes that are going to be read, as many as there are: nothing is fetched ahead between planes that are worked on for
+/// long.
+fn next_planes<T>(planes: &[T], len: usize, number: usize, count: usize) -> &[T] {
+    planes.get(number * len..planes.len().min((number + count) * len)).unwrap_or_default()
 }
+
+/// Elements of working memory for planes that are computed together.
+const TOGETHER: usize = 8192;
 
 /// The forward pass.
 pub(super) fn forward<T: Accum>(
@@ -130,22 +148,29 @@ pub(super) fn forward<T: Accum>(
     output: &mut [T],
 ) {
     let geometry = shape.windows();
-    let layout = Layout::new(&geometry);
-    let (plane, pixels) = (geometry.plane(), geometry.pixels());
+    let planes = Planes::new(&geometry);
+    let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
+    let (len, computed) = (planes.layout.len(), computed(&planes.layout));
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    parallel_blocks(out, grain(&layout, shape.taps()), pixels, |first, _, mut out| {
-        with_scratch(layout.len() + computed(&layout), |buffer: &mut [T]| {
-            let (padded, computed) = buffer.split_at_mut(layout.len());
+    parallel_blocks(out, grain(&planes.layout, taps), pixels, |first, _, mut out| {
+        let together = (TOGETHER / (len + computed)).clamp(1, out.rows());
+        with_scratch(together * len + computed, |buffer: &mut [T]| {
+            let (padded, computed) = buffer.split_at_mut(together * len);
             padded.fill(T::zero());
-            for i in 0..out.rows() {
-                let channel = (first + i) % shape.in_channels;
-                layout.fill(&input[(first + i) * plane..(first + i + 1) * plane], 0, padded);
-                prefetch(next_plane(input, plane, first + i + 1));
-                let taps = layout.taps().len();
-                weigh_plane(&layout, &weights[channel * taps..(channel + 1) * taps], padded, computed, out.row_mut(i));
-                if !epilogue.is_empty() {
-                    epilogue.apply(shape, pixels, first + i, 0, out.block(i, 0, 1, pixels));
+            let mut i = 0;
+            while i < out.rows() {
+                let (row, channel) = (first + i, (first + i) % shape.in_channels);
+                let count = together.min(out.rows() - i).min(shape.in_channels - channel);
+                planes.layout.fill(&input[row * plane..(row + count) * plane], 0, padded);
+                prefetch(next_planes(input, plane, row + count, together));
+                let own = weights[channel * taps..(channel + count) * taps].chunks_exact(taps);
+                for (n, (weights, padded)) in own.zip(padded.chunks_exact(len)).enumerate() {
+                    planes.weigh(weights, padded, computed, out.row_mut(i + n));
                 }
+                if !epilogue.is_empty() {
+                    epilogue.apply(shape, pixels, row, 0, out.block(i, 0, count, pixels));
+                }
+                i += count;
             }
         });
     });
@@ -154,26 +179,27 @@ pub(super) fn forward<T: Accum>(
 /// The gradient of the input.
 pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let phases = phases(shape);
-    let layouts: Few<Layout<'_>> = phases.iter().map(|phase| Layout::new(&phase.geometry)).collect();
+    let planes: Few<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
-    let longest = layouts.iter().map(|layout| layout.len() + computed(layout)).max().unwrap_or(0);
-    let grain = layouts.iter().map(|layout| grain(layout, taps)).min().unwrap_or(1);
+    let longest = planes.iter().map(|planes| planes.layout.len() + computed(&planes.layout)).max().unwrap_or(0);
+    let grain = planes.iter().map(|planes| grain(&planes.layout, taps)).min().unwrap_or(1);
     let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, plane);
     parallel_blocks(out, grain, plane, |first, _, mut out| {
         with_scratch(longest + taps, |buffer: &mut [T]| {
             let (own, buffer) = buffer.split_at_mut(taps);
-            for (phase, layout) in phases.iter().zip(&layouts) {
+            for (phase, planes) in phases.iter().zip(&planes) {
+                let layout = &planes.layout;
                 let (padded, computed) = buffer.split_at_mut(layout.len());
                 let computed = &mut computed[..self::computed(layout)];
                 padded.fill(T::zero());
                 for i in 0..out.rows() {
                     let (at, channel) = (first + i, (first + i) % shape.in_channels);
                     layout.fill(&output_grad[at * out_plane..(at + 1) * out_plane], 0, padded);
-                    prefetch(next_plane(output_grad, out_plane, at + 1));
+                    prefetch(next_planes(output_grad, out_plane, at + 1, 1));
                     own.iter_mut().zip(phase.taps.iter()).for_each(|(to, tap)| *to = weights[channel * taps + tap]);
                     let (own, to) = (&own[..phase.taps.len()], out.row_mut(i));
                     if phases.len() == 1 {
-                        weigh_plane(layout, own, padded, computed, to);
+                        planes.weigh(own, padded, computed, to);
                         continue;
                     }
                     weigh(own, layout.taps(), padded, computed);
@@ -205,8 +231,8 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
                     let at = n * shape.in_channels + first + i;
                     layout.fill(&input[at * plane..(at + 1) * plane], 0, padded);
                     let grad = &output_grad[at * pixels..(at + 1) * pixels];
-                    prefetch(next_plane(input, plane, at + shape.in_channels));
-                    prefetch(next_plane(output_grad, pixels, at + shape.in_channels));
+                    prefetch(next_planes(input, plane, at + shape.in_channels, 1));
+                    prefetch(next_planes(output_grad, pixels, at + shape.in_channels, 1));
                     layout.spread(layout.geometry().grid[1], grad, grads);
                     correlate(grads, layout.taps(), padded, sums);
                 }

@@ -1,7 +1,7 @@
 //! The forward pass.
 
 use super::implicit::{Implicit, pack_weights};
-use super::{ConvShape, check_len, depthwise, winograd};
+use super::{ConvShape, across, check_len, depthwise, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
@@ -82,10 +82,12 @@ impl<T: Accum> ConvEpilogue<'_, T> {
 
 /// How a convolution is computed, and its weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Algorithm {
+pub(super) enum Algorithm {
     Depthwise,
     Winograd,
     Product,
+    /// The product with its sides exchanged.
+    Across,
 }
 
 impl Algorithm {
@@ -95,6 +97,8 @@ impl Algorithm {
             Algorithm::Depthwise
         } else if winograd::pays::<T>(shape) {
             Algorithm::Winograd
+        } else if across::pays::<T>(shape) {
+            Algorithm::Across
         } else {
             Algorithm::Product
         }
@@ -105,6 +109,7 @@ impl Algorithm {
             Algorithm::Depthwise => shape.weights_len(),
             Algorithm::Winograd => winograd::weights_len(shape, kernel),
             Algorithm::Product => shape.groups * kernel.packed_a_len(shape.group_out(), shape.depth()),
+            Algorithm::Across => shape.groups * kernel.packed_b_len(shape.group_out(), shape.depth()),
         }
     }
 
@@ -113,10 +118,14 @@ impl Algorithm {
         match self {
             Algorithm::Depthwise => out.copy_from_slice(weights),
             Algorithm::Winograd => winograd::transform_weights(shape, kernel, weights, false, out),
-            Algorithm::Product => {
+            Algorithm::Product | Algorithm::Across => {
                 let (rows, depth) = (shape.group_out(), shape.depth());
-                parallel_rows(out, kernel.packed_a_len(rows, depth), 1, |group, out| {
-                    pack_weights(kernel, MatRef::row_major(&weights[group * rows * depth..], rows, depth), out);
+                parallel_rows(out, self.packed_len(shape, kernel) / shape.groups, 1, |group, out| {
+                    let weights = MatRef::row_major(&weights[group * rows * depth..], rows, depth);
+                    match self {
+                        Algorithm::Across => across::pack_weights(kernel, weights, out),
+                        _ => pack_weights(kernel, weights, out),
+                    }
                 });
             }
         }
@@ -138,7 +147,12 @@ impl<T: Real> PackedConvWeights<T> {
     /// # Panics
     /// When `weights` does not have the elements that `shape` says.
     pub fn new(shape: &ConvShape, weights: &[T]) -> Self {
-        let (algorithm, kernel) = (Algorithm::of::<T::Acc>(shape), T::Acc::microkernel());
+        Self::packed_for(Algorithm::of::<T::Acc>(shape), shape, weights)
+    }
+
+    /// [`Self::new`] for an algorithm that computes `shape`.
+    pub(super) fn packed_for(algorithm: Algorithm, shape: &ConvShape, weights: &[T]) -> Self {
+        let kernel = T::Acc::microkernel();
         let mut data = AlignedVec::zeroed(algorithm.packed_len(shape, kernel));
         with_wide(weights, |weights| algorithm.pack(shape, kernel, weights, &mut data));
         PackedConvWeights { shape: *shape, algorithm, kernel, data }
@@ -219,12 +233,15 @@ fn forward<T: Accum>(
     match algorithm {
         Algorithm::Depthwise => depthwise::forward(shape, input, weights, epilogue, output),
         Algorithm::Winograd => winograd::forward(shape, kernel, input, weights, epilogue, output),
-        Algorithm::Product => product(shape, kernel, input, weights, epilogue, output),
+        Algorithm::Product | Algorithm::Across => {
+            product(shape, algorithm, kernel, input, weights, epilogue, output);
+        }
     }
 }
 
 fn product<T: Accum>(
     shape: &ConvShape,
+    algorithm: Algorithm,
     kernel: &'static MicroKernel<T>,
     input: &[T],
     weights: &[T],
@@ -243,9 +260,13 @@ fn product<T: Accum>(
     };
     let pixels = geometry.pixels();
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    product.run(shape.batch, out, &|row, pixel, block| {
+    let finish = |row: usize, pixel: usize, block: MatMut<'_, T>| {
         if !epilogue.is_empty() {
             epilogue.apply(shape, pixels, row, pixel, block);
         }
-    });
+    };
+    match algorithm {
+        Algorithm::Across => product.run_across(shape.batch, out, &finish),
+        _ => product.run(shape.batch, out, &finish),
+    }
 }

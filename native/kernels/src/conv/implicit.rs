@@ -98,8 +98,14 @@ enum Order {
 pub(super) type Finish<'f, T> = &'f dyn Fn(usize, usize, MatMut<'_, T>);
 
 impl<'a, T: Accum> Implicit<'a, T> {
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.channels * self.geometry.taps.len()
+    }
+
+    /// The places of channels and taps in working memory.
+    pub(super) fn places<'l>(&self, layout: &'l Layout<'_>) -> impl Iterator<Item = usize> + use<'l, T> {
+        let len = layout.len();
+        (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
     }
 
     /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. `finish(row, pixel, block)` is
@@ -188,9 +194,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             Order::ByRows => (most, 1),
         };
         let layout = if rows == height { whole } else { Layout::of_rows(self.geometry, rows) };
-        let len = layout.len();
-        let places = (0..self.channels).flat_map(|c| layout.taps().iter().map(move |tap| c * len + tap));
-        let table = StepTable::new(places);
+        let table = StepTable::new(self.places(&layout));
         Some(Stripes { layout, table, rows, images, order })
     }
 
@@ -240,8 +244,12 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 }
                 Some(stripes) => self.stripe(stripes, part, &here, next.as_ref(), out),
                 None => {
-                    let image = here.images.start;
-                    self.pointwise(part, part.pixel + here.first, &mut here.block(part, image, out), image);
+                    let (image, pixel) = (here.images.start, part.pixel + here.first);
+                    let first = here.row(part, image);
+                    self.pointwise(part, pixel, &mut here.block(part, image, out), image, |row, block| {
+                        finish(first + row, pixel, block);
+                    });
+                    continue;
                 }
             }
             for image in here.images.clone() {
@@ -257,8 +265,15 @@ impl<'a, T: Accum> Implicit<'a, T> {
         &self.source[first * plane + pixel..(first + self.channels) * plane]
     }
 
-    /// Pixels from `pixel` on of windows that are the image itself.
-    fn pointwise(&self, part: &Part, pixel: usize, c: &mut MatMut<'_, T>, image: usize) {
+    /// Pixels from `pixel` on of windows that are the image itself. `finish(row, block)` is called for complete rows.
+    fn pointwise(
+        &self,
+        part: &Part,
+        pixel: usize,
+        c: &mut MatMut<'_, T>,
+        image: usize,
+        finish: impl Fn(usize, MatMut<'_, T>),
+    ) {
         let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
         let source = self.source(part, image, pixel);
         let longest = depth_blocks::<T>(self.channels).map(|block| block.len()).max().unwrap_or(0);
@@ -269,15 +284,21 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 if !in_place {
                     self.kernel.pack_b(MatRef::new(from, block.len(), cols, plane, 1), panels);
                 }
+                let complete = block.end == self.channels;
                 self.tiles(part, &block, |a, row, rows| {
                     for first in (0..cols).step_by(nr) {
+                        // The next weights are fetched meanwhile.
+                        let ahead = if first == 0 { a.ahead } else { &[] };
                         let b = if in_place {
-                            Panel { data: &from[first..], step: plane, ahead: &[] }
+                            Panel { data: &from[first..], step: plane, ahead }
                         } else {
-                            Panel { data: &panels[first * block.len()..], step: nr, ahead: &[] }
+                            Panel { data: &panels[first * block.len()..], step: nr, ahead }
                         };
                         let tile = c.block(row, first, rows, nr.min(cols - first));
                         self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
+                    }
+                    if complete {
+                        finish(row, c.block(row, 0, rows, cols));
                     }
                 });
             }
@@ -380,7 +401,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         for (i, start) in starts.clone().enumerate() {
                             let tile = c.block(row, first_output + start, rows, nr.min(part_outputs.end - start));
                             if dense {
-                                let b = Panel { data: &panels[i * len..], step: nr, ahead: &[] };
+                                let ahead = if i == 0 { a.ahead } else { &[] };
+                                let b = Panel { data: &panels[i * len..], step: nr, ahead };
                                 self.kernel.tile(block.len(), T::one(), a, b, tile, first > 0);
                             } else {
                                 let b = Steps { data: &windows[windows_from + start..], table, first };
@@ -414,7 +436,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         let packed = &packed[self.kernel.packed_a_len(self.rows, block.start)..];
         let step = self.kernel.mr();
         for row in part.rows.clone().step_by(step) {
-            let a = Panel { data: &packed[row * block.len()..], step, ahead: &[] };
+            let (data, next) = (&packed[row * block.len()..], (row + step) * block.len());
+            let a = Panel { data, step, ahead: packed.get(next..).unwrap_or_default() };
             f(a, row - part.rows.start, step.min(part.rows.end - row));
         }
     }

@@ -112,12 +112,21 @@ impl<'a> Layout<'a> {
     pub fn fill<T: Accum>(&self, planes: &[T], first: usize, to: &mut [T]) {
         let ([depth, height, width], [_, tall, step]) = (self.geometry.source, self.geometry.step);
         let (shift, range) = ((first * tall) as isize, self.range(1, first));
-        for d in self.range(0, 0) {
-            for (w, start) in (0..step.min(width)).flat_map(|w| range.clone().take(tall).map(move |start| (w, start))) {
-                let Some(place) = self.place([d as isize, start as isize - shift, w as isize]) else { continue };
-                let (rows, from) = ((range.end - start).div_ceil(tall), (d * height + start) * width);
-                for (plane, to) in planes.chunks_exact(depth * height * width).zip(to.chunks_exact_mut(self.len)) {
-                    let (from, to) = (&plane[from..], &mut to[place..]);
+        for (d, start) in self.range(0, 0).flat_map(|d| range.clone().take(tall).map(move |start| (d, start))) {
+            let place = |w: usize| self.place([d as isize, start as isize - shift, w as isize]);
+            let (rows, from) = ((range.end - start).div_ceil(tall), (d * height + start) * width);
+            let planes = planes.chunks_exact(depth * height * width).map(|plane| &plane[from..]);
+            if let (2, true, Some(even), Some(odd)) = (step, width > 1, place(0), place(1)) {
+                for (from, to) in planes.zip(to.chunks_exact_mut(self.len)) {
+                    let (low, high) = to.split_at_mut(even.max(odd));
+                    let to = if even < odd { [&mut low[even..], high] } else { [high, &mut low[odd..]] };
+                    split_rows(rows, width, from, tall * width, to, self.phase[2]);
+                }
+                continue;
+            }
+            for (w, place) in (0..step.min(width)).filter_map(|w| Some((w, place(w)?))) {
+                for (from, to) in planes.clone().zip(to.chunks_exact_mut(self.len)) {
+                    let to = &mut to[place..];
                     match step {
                         1 => copy_rows(rows, width, from, tall * width, to, self.phase[2]),
                         _ => copy_steps(step, rows, w..width, from, tall * width, to, self.phase[2]),
@@ -219,6 +228,30 @@ crate::simd::per_isa! {
                 2 => copy_every::<T, 2>(from, to),
                 4 => copy_every::<T, 4>(from, to),
                 _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, value)| *to = *value),
+            }
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// Copies the even elements of rows of `width` to the first of `to`, and the odd ones to the other one.
+    fn split_rows<T: Accum>(
+        rows: usize,
+        width: usize,
+        from: &[T],
+        from_pitch: usize,
+        to: [&mut [T]; 2],
+        to_pitch: usize
+    ) {
+        let [even, odd] = to;
+        for row in 0..rows {
+            let (pairs, rest) = from[row * from_pitch..][..width].as_chunks::<2>();
+            let (even, odd) = (&mut even[row * to_pitch..], &mut odd[row * to_pitch..]);
+            for ((even, odd), pair) in even.iter_mut().zip(odd.iter_mut()).zip(pairs) {
+                (*even, *odd) = (pair[0], pair[1]);
+            }
+            if let [last] = rest {
+                even[pairs.len()] = *last;
             }
         }
     }

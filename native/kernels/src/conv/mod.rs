@@ -16,6 +16,7 @@
 //! | gradient of x | [`conv_forward`] of the gradient of y |
 //! | gradient of w | [`conv_backward_weights`] with the gradient of y as data and x as the gradient of an output |
 
+mod across;
 mod backward_data;
 mod backward_weights;
 mod bias;

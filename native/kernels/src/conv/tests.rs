@@ -1,3 +1,4 @@
+use super::forward::Algorithm;
 use super::*;
 use crate::float::Real;
 use crate::gemm::Activation;
@@ -158,6 +159,34 @@ fn equals_the_definition() {
     check::<f32>(3e-5);
     check::<f16>(2e-2);
     check::<bf16>(1e-1);
+}
+
+#[test]
+fn sides_of_the_product_can_be_exchanged() {
+    let small = [
+        plane([2, 1, 40, 70], [[7, 7], [3, 3], [1, 1], [1, 1], [1, 1]]),
+        plane([1, 2, 600, 66], [[14, 14], [1, 1], [1, 1], [0, 0], [1, 1]]),
+        plane([1, 1, 300, 9], [[29, 31], [3, 3], [1, 1], [1, 1], [1, 1]]),
+        plane([3, 1, 20, 40], [[1, 1], [1, 1], [1, 1], [0, 0], [1, 1]]),
+    ];
+    for s in small.into_iter().chain(shapes()) {
+        let case = case::<f32>(&s);
+        let (x, w) = (wide(&case.input), wide(&case.weights));
+        let mut want = vec![0.0; s.output_len()];
+        products(&s, |o, i, t| want[o] += x[i] * w[t]);
+        for algorithm in [Algorithm::Product, Algorithm::Across] {
+            let packed = PackedConvWeights::packed_for(algorithm, &s, &case.weights);
+            let results = [1, 2, 5].map(|threads| {
+                let before = set_num_threads(threads);
+                let mut got = vec![7.0; s.output_len()];
+                conv_forward_packed(&s, &case.input, &packed, &ConvEpilogue::default(), &mut got);
+                set_num_threads(before);
+                got
+            });
+            close(&wide(&results[0]), &want, 1e-4, &format!("{algorithm:?}, {s:?}"));
+            assert!(results[0] == results[1] && results[0] == results[2], "{algorithm:?}, {s:?}");
+        }
+    }
 }
 
 /// Shapes that Winograd's algorithm is used for.

@@ -383,9 +383,12 @@ impl<T: Accum> Winograd<'_, T> {
                     rows.clone().step_by(mr).flat_map(|row| (0..cols).step_by(nr).map(move |col| (row, col)))
                 {
                     let weights = &self.weights[(first + row / mr) * panel + (element * channels + start) * mr..];
+                    // The weights of the next element are fetched meanwhile: they do not follow these.
+                    let next = (element + 1) * channels * mr + (first + row / mr) * panel;
+                    let ahead = self.weights.get(next..).filter(|_| col == 0 && start == 0).unwrap_or_default();
                     let (a, b) = (
                         Panel { data: weights, step: mr, ahead: &[] },
-                        Panel { data: &inputs[col..], step: stride, ahead: &[] },
+                        Panel { data: &inputs[col..], step: stride, ahead },
                     );
                     let tile = out.block(row - rows.start, col, mr.min(rows.end - row), nr.min(cols - col));
                     self.kernel.tile(depth, T::one(), a, b, tile, start > 0);

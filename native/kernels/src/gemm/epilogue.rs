@@ -105,52 +105,78 @@ crate::simd::per_isa! {
         let cols = block.cols();
         for i in 0..block.rows() {
             let values = block.row_mut(i);
+            // What is adjacent is added on the way; the rest has a pass of its own before the activation.
+            let residual = epilogue.residual.map(|residual| residual.block(row + i, col, 1, cols));
+            let (near, far) = match residual {
+                Some(part) if part.col_stride() == 1 => (Some(&part.data()[..cols]), None),
+                part => (None, part),
+            };
+            let activation = if far.is_some() { Activation::Identity } else { epilogue.activation };
             match (epilogue.bias, epilogue.scale) {
-                (Bias::None, _) => {}
-                (Bias::PerRow(bias), None) => {
-                    let bias = bias[row + i];
-                    values.iter_mut().for_each(|value| *value = *value + bias);
+                (Bias::PerCol(bias), None) => {
+                    let bias = &bias[col..col + cols];
+                    finish(values, |i, value| value + bias[i], near, activation);
                 }
-                (Bias::PerRow(bias), Some(scale)) => {
-                    let (scale, bias) = (scale[row + i], bias[row + i]);
-                    values.iter_mut().for_each(|value| *value = *value * scale + bias);
-                }
-                (Bias::PerCol(bias), None) => add(values, &bias[col..col + cols]),
                 (Bias::PerCol(bias), Some(scale)) => {
-                    let terms = scale[col..col + cols].iter().zip(&bias[col..col + cols]);
-                    values.iter_mut().zip(terms).for_each(|(value, (&scale, &bias))| *value = *value * scale + bias);
+                    let (scale, bias) = (&scale[col..col + cols], &bias[col..col + cols]);
+                    finish(values, |i, value| value * scale[i] + bias[i], near, activation);
+                }
+                (bias, scale) => {
+                    let scale = scale.map_or(T::one(), |scale| scale[row + i]);
+                    // Adding this zero changes nothing.
+                    let bias = if let Bias::PerRow(bias) = bias { bias[row + i] } else { T::neg_zero() };
+                    finish(values, |_, value| value * scale + bias, near, activation);
                 }
             }
-            if let Some(residual) = epilogue.residual {
-                let part = residual.block(row + i, col, 1, cols);
-                if part.col_stride() == 1 {
-                    add(values, &part.data()[..cols]);
-                } else {
-                    let steps = part.data().iter().step_by(part.col_stride().max(1));
-                    values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
-                }
-            }
-            match epilogue.activation {
-                Activation::Identity => {}
-                Activation::Relu => {
-                    values.iter_mut().for_each(|value| *value = if *value <= T::zero() { T::zero() } else { *value });
-                }
-                Activation::Leaky(slope) => {
-                    values
-                        .iter_mut()
-                        .for_each(|value| *value = if *value > T::zero() { *value } else { slope * *value });
-                }
-                Activation::Clamp { low, high } => values.iter_mut().for_each(|value| {
-                    let limited = if *value < low { low } else { *value };
-                    *value = if *value > high { high } else { limited };
-                }),
-                Activation::Map(f) => f(values),
+            if let Some(part) = far {
+                let steps = part.data().iter().step_by(part.col_stride().max(1));
+                values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
+                finish(values, |_, value| value, None, epilogue.activation);
             }
         }
     }
 }
 
+/// Replaces every value by activation(`sum(i, value)` + residual).
 #[inline(always)]
-fn add<T: Element>(values: &mut [T], terms: &[T]) {
-    values.iter_mut().zip(terms).for_each(|(value, &term)| *value = *value + term);
+fn finish<T: Element>(
+    values: &mut [T],
+    sum: impl Fn(usize, T) -> T,
+    residual: Option<&[T]>,
+    activation: Activation<T>,
+) {
+    match residual {
+        None => activate(values, sum, activation),
+        Some(residual) => activate(values, |i, value| sum(i, value) + residual[i], activation),
+    }
+}
+
+/// Replaces every value by activation(`sum(i, value)`).
+#[inline(always)]
+fn activate<T: Element>(values: &mut [T], sum: impl Fn(usize, T) -> T, activation: Activation<T>) {
+    match activation {
+        Activation::Identity => replace(values, sum),
+        Activation::Relu => replace(values, |i, value| {
+            let sum = sum(i, value);
+            if sum <= T::zero() { T::zero() } else { sum }
+        }),
+        Activation::Leaky(slope) => replace(values, |i, value| {
+            let sum = sum(i, value);
+            if sum > T::zero() { sum } else { slope * sum }
+        }),
+        Activation::Clamp { low, high } => replace(values, |i, value| {
+            let sum = sum(i, value);
+            let limited = if sum < low { low } else { sum };
+            if sum > high { high } else { limited }
+        }),
+        Activation::Map(f) => {
+            replace(values, sum);
+            f(values);
+        }
+    }
+}
+
+#[inline(always)]
+fn replace<T: Element>(values: &mut [T], f: impl Fn(usize, T) -> T) {
+    values.iter_mut().enumerate().for_each(|(i, value)| *value = f(i, *value));
 }

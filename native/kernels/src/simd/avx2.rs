@@ -17,6 +17,7 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
     transpose: transpose_f32,
+    turn: transpose_f32,
     copy: portable::copy,
 };
 
@@ -30,6 +31,7 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     indexed_tiles: &INDEXED_F64,
     dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
+    turn: portable::transpose,
     copy: portable::copy,
 };
 

@@ -15,7 +15,8 @@ pub(super) static F32: MicroKernel<f32> = MicroKernel {
     strided_tiles: &STRIDED_F32,
     indexed_tiles: &INDEXED_F32,
     dots: [dots_f32::<1>, dots_f32::<2>, dots_f32::<3>, dots_f32::<4>],
-    transpose: transpose_f32,
+    transpose: transpose_f32::<false>,
+    turn: transpose_f32::<true>,
     copy: copy_f32,
 };
 
@@ -29,6 +30,7 @@ pub(super) static F64: MicroKernel<f64> = MicroKernel {
     indexed_tiles: &INDEXED_F64,
     dots: [dots_f64::<1>, dots_f64::<2>, dots_f64::<3>, dots_f64::<4>],
     transpose: portable::transpose,
+    turn: portable::transpose,
     copy: portable::copy,
 };
 
@@ -240,9 +242,16 @@ fn mask(lanes: usize) -> u16 {
     u16::MAX >> (16 - lanes.min(16))
 }
 
-/// See `TransposeFn`. Blocks of 16 x 16 are transposed in registers.
+/// See `TransposeFn`. Blocks of 16 x 16 are transposed in registers. EXACT if nothing but lanes may be written.
 #[target_feature(enable = "avx512f")]
-unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usize, out: *mut f32, width: usize) {
+unsafe fn transpose_f32<const EXACT: bool>(
+    src: *const f32,
+    stride: usize,
+    lanes: usize,
+    depth: usize,
+    out: *mut f32,
+    width: usize,
+) {
     for p in (0..depth).step_by(16) {
         let steps = (depth - p).min(16);
         for lane in (0..lanes).step_by(16) {
@@ -261,7 +270,8 @@ unsafe fn transpose_f32(src: *const f32, stride: usize, lanes: usize, depth: usi
             for (i, &step) in block.iter().enumerate().take(steps) {
                 let out = out.wrapping_add((p + i) * width + lane);
                 // What is written past the only vector of a step is overwritten by the next step.
-                let whole = lane + 16 <= width || (width <= 16 && p + i + 1 < depth && 2 * width >= 16);
+                let beyond = lane + 16 <= width || (width <= 16 && p + i + 1 < depth && 2 * width >= 16);
+                let whole = lanes == 16 || (!EXACT && beyond);
                 // SAFETY: the vector lies within this step or the next one, or the mask selects lanes of this step only.
                 unsafe {
                     if whole { _mm512_storeu_ps(out, step) } else { _mm512_mask_storeu_ps(out, mask(lanes), step) }

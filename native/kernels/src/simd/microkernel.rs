@@ -133,7 +133,8 @@ pub(super) type DotFn<T> = unsafe fn(&DotArgs<T>, &mut [[T; DOT]; DOT]);
 /// Rows and columns that a dot function takes at most.
 pub(super) const DOT: usize = 4;
 
-/// Writes `out[p * width + lane] = src[lane * stride + p]` for `lanes` x `depth` elements.
+/// Writes `out[p * width + lane] = src[lane * stride + p]` for `lanes` x `depth` elements. Elements of the `depth` steps of
+/// `width` that belong to no lane may be written as well.
 pub(super) type TransposeFn<T> =
     unsafe fn(src: *const T, stride: usize, lanes: usize, depth: usize, out: *mut T, width: usize);
 
@@ -156,6 +157,8 @@ pub struct MicroKernel<T: 'static> {
     /// The function for `rows` rows is at `rows - 1`.
     pub(super) dots: [DotFn<T>; DOT],
     pub(super) transpose: TransposeFn<T>,
+    /// The same, but it touches no elements of `out` beside those of the lanes.
+    pub(super) turn: TransposeFn<T>,
     pub(super) copy: CopyFn<T>,
 }
 
@@ -312,6 +315,19 @@ impl<T: Element> MicroKernel<T> {
         let args = DotArgs { depth, a: a.data().as_ptr(), a_row, b: b.data().as_ptr(), b_col, cols };
         // SAFETY: views hold their elements, and the microkernel is reachable only if the processor has its instructions.
         unsafe { self.dots[rows - 1](&args, out) }
+    }
+
+    /// Writes the transposed elements of a matrix.
+    ///
+    /// # Panics
+    /// When rows of `from` are not adjacent elements or the shapes do not fit.
+    pub fn transpose(&self, from: MatRef<'_, T>, to: &mut MatMut<'_, T>) {
+        let (rows, cols) = (from.rows(), from.cols());
+        assert!(from.col_stride() == 1, "rows of the matrix must be adjacent elements");
+        assert_eq!((rows, cols), (to.cols(), to.rows()), "the result must have the exchanged shape");
+        // SAFETY: views hold their elements, the function touches no others of `to`, and the processor has the instructions
+        // (`microkernel_for`).
+        unsafe { (self.turn)(from.data().as_ptr(), from.row_stride(), rows, cols, to.as_mut_ptr(), to.row_stride()) }
     }
 
     /// Elements of a vector.

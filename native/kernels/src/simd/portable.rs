@@ -24,6 +24,7 @@ const fn kernel<T: Element>(
         indexed_tiles,
         dots: [dots::<T, 1>, dots::<T, 2>, dots::<T, 3>, dots::<T, 4>],
         transpose,
+        turn: transpose,
         copy,
     }
 }

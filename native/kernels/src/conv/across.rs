@@ -1,0 +1,195 @@
+//! The implicit matrix product with its sides exchanged: windows of (pixels, depth) times weights of (depth, channels).
+//!
+//! Vectors then hold output channels, of which networks have multiples of 32, and no lane is lost where images are small: 49
+//! pixels are four tiles of 13 rows at most, but two panels of 32 columns of which a quarter is empty. Weights are read once
+//! from one end to the other, and fetched into the cache ahead of their use. Sums are collected pixel by pixel and turned into
+//! planes when they are complete.
+
+use super::ConvShape;
+use super::implicit::Implicit;
+use super::layout::Layout;
+use crate::float::Accum;
+use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
+use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
+use crate::simd::window::{Runs, WindowElement};
+use std::ops::Range;
+
+/// The most bytes that a column of weights takes in one block of the inner dimension.
+const DEPTH_BYTES: usize = 1024;
+/// The most pixels that are computed together, unless a row of windows has more.
+const PIXELS: usize = 224;
+/// The most bytes of sums, which stay in the second-level cache.
+const SUMS_BYTES: usize = 256 << 10;
+
+/// Whether a convolution has fewer empty lanes this way.
+pub(super) fn pays<T: Accum>(shape: &ConvShape) -> bool {
+    let (pixels, channels, lanes) = (shape.output_plane(), shape.group_out(), T::microkernel().lanes());
+    let (usual, exchanged) = (channels * pixels.div_ceil(lanes), pixels * channels.div_ceil(lanes));
+    // Where they have the same number, it depends on who has to pack more.
+    let small = pixels <= PIXELS && shape.taps() > 1 && exchanged <= usual;
+    small || 8 * exchanged < 7 * usual
+}
+
+/// The blocks that the inner dimension is cut into.
+fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = depth.div_ceil(DEPTH_BYTES / size_of::<T>()).max(1);
+    let len = depth.div_ceil(count).max(1);
+    (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
+}
+
+/// Packs weights of (channels, depth) into panels of `nr` channels, block by block of the inner dimension.
+pub(super) fn pack_weights<T: WindowElement>(kernel: &MicroKernel<T>, weights: MatRef<'_, T>, out: &mut [T]) {
+    let channels = weights.rows();
+    for block in depth_blocks::<T>(weights.cols()) {
+        let part = kernel.packed_b_len(channels, block.start)..kernel.packed_b_len(channels, block.end);
+        kernel.pack_b(weights.block(0, block.start, channels, block.len()).t(), &mut out[part]);
+    }
+}
+
+/// The windows of some rows of pixels of an image.
+struct Windows<'a> {
+    layout: Layout<'a>,
+    table: StepTable,
+}
+
+impl<T: Accum> Implicit<'_, T> {
+    /// [`Self::run`] for weights packed by [`pack_weights`] of this file.
+    pub fn run_across(&self, batch: usize, out: MatMut<'_, T>, finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync)) {
+        let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
+        let [planes, height, width] = self.geometry.grid;
+        let image_rows = self.groups * self.rows;
+        if batch == 0 || pixels == 0 || image_rows == 0 {
+            return;
+        }
+        // Even parts, so that none is small.
+        let even = |all: usize, most: usize| all.div_ceil(all.div_ceil(most.max(1)));
+        let stripe = if self.geometry.is_pointwise() {
+            let tiles = even(pixels.div_ceil(self.kernel.mr()), PIXELS / self.kernel.mr());
+            tiles * self.kernel.mr()
+        } else if planes > 1 {
+            pixels
+        } else {
+            even(height, PIXELS / width) * width
+        };
+        let windows = (!self.geometry.is_pointwise()).then(|| {
+            let rows = if planes > 1 { height } else { stripe / width };
+            let layout = Layout::of_rows(self.geometry, rows);
+            let table = StepTable::new(self.places(&layout));
+            Windows { layout, table }
+        });
+        let channels = (SUMS_BYTES / size_of::<T>() / stripe.min(pixels)).max(self.kernel.nr());
+        let stripes = batch * self.groups * pixels.div_ceil(stripe);
+        let parts = if threads == 1 { 1 } else { (2 * threads).div_ceil(stripes) };
+        let channels = even(self.rows, channels.min(self.rows.div_ceil(parts))).next_multiple_of(self.kernel.nr());
+        if channels >= self.rows {
+            return parallel_blocks(out, self.rows, stripe, |row, pixel, mut block| {
+                self.across(&windows, row, pixel, &mut block, finish);
+            });
+        }
+        for first in (0..batch * image_rows).step_by(self.rows) {
+            parallel_blocks(out.block(first, 0, self.rows, pixels), channels, stripe, |row, pixel, mut block| {
+                self.across(&windows, first + row, pixel, &mut block, finish);
+            });
+        }
+    }
+
+    /// Some channels of a group, from row `row` of the result on, for the pixels from `pixel` on.
+    fn across(
+        &self,
+        windows: &Option<Windows<'_>>,
+        row: usize,
+        pixel: usize,
+        out: &mut MatMut<'_, T>,
+        finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync),
+    ) {
+        let (kernel, depth, pixels, channels) = (self.kernel, self.depth(), out.cols(), out.rows());
+        let (nr, plane, group) = (kernel.nr(), self.geometry.plane(), row / self.rows);
+        let source = &self.source[group * self.channels * plane..(group + 1) * self.channels * plane];
+        let weights = &self.weights[group % self.groups * kernel.packed_b_len(self.rows, depth)..];
+        // Even tiles of pixels, and the distance between steps of their panels.
+        let tile = pixels.div_ceil(pixels.div_ceil(kernel.mr()));
+        let step = if windows.is_some() { tile.next_multiple_of(kernel.lanes()) } else { tile };
+        let tiles = pixels.div_ceil(tile);
+        let longest = depth_blocks::<T>(depth).map(|block| block.len()).max().unwrap_or(0);
+        let once = longest == depth && depth > 0;
+        let lens = [
+            windows.as_ref().map_or(0, |windows| self.channels * windows.layout.len()),
+            tiles * step * longest,
+            pixels * if once { nr } else { channels.next_multiple_of(nr) },
+        ];
+        with_scratch(lens.iter().sum(), |buffer: &mut [T]| {
+            let (image, buffer) = buffer.split_at_mut(lens[0]);
+            let (panels, sums) = buffer.split_at_mut(lens[1]);
+            if let Some(windows) = windows {
+                image.fill(T::zero());
+                let [_, height, width] = self.geometry.grid;
+                windows.layout.fill(source, pixel / width % height, image);
+            }
+            if depth == 0 {
+                sums.fill(T::zero());
+            }
+            for block in depth_blocks::<T>(depth) {
+                let panel = step * block.len();
+                match windows {
+                    None => {
+                        let part = MatRef::new(&source[block.start * plane + pixel..], pixels, block.len(), 1, plane);
+                        kernel.pack_lanes(part, tile, panels);
+                    }
+                    Some(windows) => self.pack_windows(windows, image, &block, (pixels, tile, step), panels),
+                }
+                let weights = &weights[kernel.packed_b_len(self.rows, block.start)..];
+                for first in (0..channels).step_by(nr) {
+                    let (start, lanes) = ((row % self.rows + first) * block.len(), nr.min(channels - first));
+                    let sums = &mut sums[if once { 0 } else { first * pixels }..];
+                    let mut products = MatMut::new(sums, pixels, lanes, nr);
+                    for i in 0..tiles {
+                        // The next panel of weights is fetched meanwhile.
+                        let ahead = start + nr * block.len() + i * kernel.lanes() * block.len();
+                        let ahead = weights.get(ahead..).filter(|_| i < nr / kernel.lanes()).unwrap_or_default();
+                        let a = Panel { data: &panels[i * panel..], step, ahead: &[] };
+                        let b = Panel { data: &weights[start..], step: nr, ahead };
+                        let c = products.block(i * tile, 0, tile.min(pixels - i * tile), lanes);
+                        kernel.tile(block.len(), T::one(), a, b, c, block.start > 0);
+                    }
+                    if once {
+                        self.turn(row + first, pixel, sums, out.block(first, 0, lanes, pixels), finish);
+                    }
+                }
+            }
+            for first in (0..channels).step_by(nr).filter(|_| !once) {
+                let lanes = nr.min(channels - first);
+                self.turn(row + first, pixel, &sums[first * pixels..], out.block(first, 0, lanes, pixels), finish);
+            }
+        });
+    }
+
+    /// Writes complete sums of (pixels, channels) where they belong.
+    fn turn(
+        &self,
+        row: usize,
+        pixel: usize,
+        sums: &[T],
+        mut out: MatMut<'_, T>,
+        finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync),
+    ) {
+        self.kernel.transpose(MatRef::new(sums, out.cols(), out.rows(), self.kernel.nr(), 1), &mut out);
+        finish(row, pixel, out);
+    }
+
+    /// Packs a block of the inner dimension of the windows of some pixels into panels of `tile` pixels.
+    fn pack_windows(
+        &self,
+        windows: &Windows<'_>,
+        image: &[T],
+        block: &Range<usize>,
+        (pixels, tile, step): (usize, usize, usize),
+        panels: &mut [T],
+    ) {
+        let rows = pixels / self.geometry.grid[0] / self.geometry.grid[2];
+        for (i, panel) in panels.chunks_exact_mut(step * block.len()).enumerate().take(pixels.div_ceil(tile)) {
+            let mut runs = Runs::new(step);
+            windows.layout.add_runs(rows, i * tile..pixels.min((i + 1) * tile), 0, 0, &mut runs);
+            T::pack_runs(&runs, Steps { data: image, table: &windows.table, first: block.start }, panel);
+        }
+    }
+}
