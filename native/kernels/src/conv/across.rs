@@ -6,7 +6,7 @@
 //! planes when they are complete.
 
 use super::ConvShape;
-use super::implicit::Implicit;
+use super::implicit::{Implicit, Moment};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
@@ -54,7 +54,12 @@ struct Windows<'a> {
 
 impl<T: Accum> Implicit<'_, T> {
     /// [`Self::run`] for weights packed by [`pack_weights`] of this file.
-    pub fn run_across(&self, batch: usize, out: MatMut<'_, T>, finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync)) {
+    pub fn run_across(
+        &self,
+        batch: usize,
+        out: MatMut<'_, T>,
+        finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync),
+    ) {
         let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
         let [planes, height, width] = self.geometry.grid;
         let image_rows = self.groups * self.rows;
@@ -100,7 +105,7 @@ impl<T: Accum> Implicit<'_, T> {
         row: usize,
         pixel: usize,
         out: &mut MatMut<'_, T>,
-        finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync),
+        finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync),
     ) {
         let (kernel, depth, pixels, channels) = (self.kernel, self.depth(), out.cols(), out.rows());
         let (nr, plane, group) = (kernel.nr(), self.geometry.plane(), row / self.rows);
@@ -142,6 +147,9 @@ impl<T: Accum> Implicit<'_, T> {
                     let (start, lanes) = ((row % self.rows + first) * block.len(), nr.min(channels - first));
                     let sums = &mut sums[if once { 0 } else { first * pixels }..];
                     let mut products = MatMut::new(sums, pixels, lanes, nr);
+                    if block.end == depth {
+                        finish(Moment::Before, row + first, pixel, out.block(first, 0, lanes, pixels));
+                    }
                     for i in 0..tiles {
                         // The next panel of weights is fetched meanwhile.
                         let ahead = start + nr * block.len() + i * kernel.lanes() * block.len();
@@ -170,10 +178,10 @@ impl<T: Accum> Implicit<'_, T> {
         pixel: usize,
         sums: &[T],
         mut out: MatMut<'_, T>,
-        finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync),
+        finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync),
     ) {
         self.kernel.transpose(MatRef::new(sums, out.cols(), out.rows(), self.kernel.nr(), 1), &mut out);
-        finish(row, pixel, out);
+        finish(Moment::Complete, row, pixel, out);
     }
 
     /// Packs a block of the inner dimension of the windows of some pixels into panels of `tile` pixels.

@@ -85,7 +85,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
             && phase.geometry.grid == shape.input
         {
             let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, shape.input_plane());
-            return product.run(shape.batch, out, &|_, _, _| {});
+            return product.run(shape.batch, out, &|_, _, _, _| {});
         }
         // Images are shared out; each collects its residues.
         let stripes: Few<_> = products.iter().map(|product| product.stripes(product.geometry.grid[1], 1)).collect();
@@ -99,7 +99,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
                         continue;
                     }
                     let mut out = MatMut::row_major(part, shape.in_channels, pixels);
-                    product.images(stripes, n, 0, &mut out, &|_, _, _| {});
+                    product.images(stripes, n, 0, &mut out, &|_, _, _, _| {});
                     scatter(shape, phase, part, image);
                 }
             });

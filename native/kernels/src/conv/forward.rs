@@ -1,11 +1,12 @@
 //! The forward pass.
 
-use super::implicit::{Implicit, pack_weights};
+use super::implicit::{Implicit, Moment, pack_weights};
 use super::{ConvShape, across, check_len, depthwise, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::{Element, MicroKernel};
+use crate::simd::prefetch;
 
 /// What is done to the output while it is in the cache: activation(output * scale + bias + residual).
 #[derive(Clone, Copy)]
@@ -260,10 +261,14 @@ fn product<T: Accum>(
     };
     let pixels = geometry.pixels();
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    let finish = |row: usize, pixel: usize, block: MatMut<'_, T>| {
-        if !epilogue.is_empty() {
-            epilogue.apply(shape, pixels, row, pixel, block);
+    let finish = |moment: Moment, row: usize, pixel: usize, block: MatMut<'_, T>| match moment {
+        Moment::Before => {
+            let residual = epilogue.residual.into_iter();
+            let rows = residual.flat_map(|residual| residual.chunks_exact(pixels).skip(row).take(block.rows()));
+            rows.for_each(|row| prefetch(&row[pixel..pixel + block.cols()]));
         }
+        Moment::Complete if epilogue.is_empty() => {}
+        Moment::Complete => epilogue.apply(shape, pixels, row, pixel, block),
     };
     match algorithm {
         Algorithm::Across => product.run_across(shape.batch, out, &finish),

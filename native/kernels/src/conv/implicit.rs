@@ -94,8 +94,17 @@ enum Order {
     Dense,
 }
 
-/// What is called for every block of the result that is complete: with its row, its first pixel, and itself.
-pub(super) type Finish<'f, T> = &'f dyn Fn(usize, usize, MatMut<'_, T>);
+/// When a block of the result is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// Before it is computed, so that what it needs can be fetched. Blocks may leave that out.
+    Before,
+    /// When it is complete.
+    Complete,
+}
+
+/// What is called for every block of the result: with its row, its first pixel, and itself.
+pub(super) type Finish<'f, T> = &'f dyn Fn(Moment, usize, usize, MatMut<'_, T>);
 
 impl<'a, T: Accum> Implicit<'a, T> {
     pub(super) fn depth(&self) -> usize {
@@ -108,9 +117,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
         (0..self.channels).flat_map(move |c| layout.taps().iter().map(move |tap| c * len + tap))
     }
 
-    /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. `finish(row, pixel, block)` is
-    /// called for every block of the result when it is complete.
-    pub fn run(&self, batch: usize, out: MatMut<'_, T>, finish: &(dyn Fn(usize, usize, MatMut<'_, T>) + Sync)) {
+    /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. `finish` is
+    /// called for every block of the result.
+    pub fn run(&self, batch: usize, out: MatMut<'_, T>, finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync)) {
         let (pixels, threads) = (out.cols(), num_threads());
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
@@ -122,7 +131,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             let stripes = self.stripes(self.geometry.grid[1], if threads == 1 { batch } else { most });
             let images = (CHUNK_WORK / work).max(stripes.as_ref().map_or(1, |stripes| stripes.images)).clamp(1, most);
             return parallel_blocks(out, images * image_rows, pixels, |row, _, mut block| {
-                self.images(&stripes, row / image_rows, 0, &mut block, &|r, p, block| finish(row + r, p, block));
+                self.images(&stripes, row / image_rows, 0, &mut block, &|m, r, p, block| finish(m, row + r, p, block));
             });
         }
         let mut out = out;
@@ -137,7 +146,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
         if down == 1 {
             // Whole images, divided by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
-                self.images(&stripes, row / image_rows, pixel, &mut block, &|r, p, block| finish(row + r, p, block));
+                self.images(&stripes, row / image_rows, pixel, &mut block, &|m, r, p, block| {
+                    finish(m, row + r, p, block)
+                });
             });
         }
         for i in 0..batch * self.groups {
@@ -145,7 +156,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
             parallel_blocks(out.block(first, 0, self.rows, pixels), rows, cols, |row, pixel, mut block| {
                 let rows = row..row + block.rows();
                 let part = Part { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
-                self.part(&stripes, &part, &mut block, &|r, p, block| finish(first + row + r, p, block));
+                self.part(&stripes, &part, &mut block, &|m, r, p, block| finish(m, first + row + r, p, block));
             });
         }
     }
@@ -246,14 +257,14 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 None => {
                     let (image, pixel) = (here.images.start, part.pixel + here.first);
                     let first = here.row(part, image);
-                    self.pointwise(part, pixel, &mut here.block(part, image, out), image, |row, block| {
-                        finish(first + row, pixel, block);
+                    self.pointwise(part, pixel, &mut here.block(part, image, out), image, |moment, row, block| {
+                        finish(moment, first + row, pixel, block);
                     });
                     continue;
                 }
             }
             for image in here.images.clone() {
-                finish(here.row(part, image), part.pixel + here.first, here.block(part, image, out));
+                finish(Moment::Complete, here.row(part, image), part.pixel + here.first, here.block(part, image, out));
             }
         }
     }
@@ -265,14 +276,14 @@ impl<'a, T: Accum> Implicit<'a, T> {
         &self.source[first * plane + pixel..(first + self.channels) * plane]
     }
 
-    /// Pixels from `pixel` on of windows that are the image itself. `finish(row, block)` is called for complete rows.
+    /// Pixels from `pixel` on of windows that are the image itself. `finish(moment, row, block)` is called for some rows at a time.
     fn pointwise(
         &self,
         part: &Part,
         pixel: usize,
         c: &mut MatMut<'_, T>,
         image: usize,
-        finish: impl Fn(usize, MatMut<'_, T>),
+        finish: impl Fn(Moment, usize, MatMut<'_, T>),
     ) {
         let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
         let source = self.source(part, image, pixel);
@@ -286,6 +297,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 }
                 let complete = block.end == self.channels;
                 self.tiles(part, &block, |a, row, rows| {
+                    if complete {
+                        finish(Moment::Before, row, c.block(row, 0, rows, cols));
+                    }
                     for first in (0..cols).step_by(nr) {
                         // The next weights are fetched meanwhile.
                         let ahead = if first == 0 { a.ahead } else { &[] };
@@ -298,7 +312,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
                     }
                     if complete {
-                        finish(row, c.block(row, 0, rows, cols));
+                        finish(Moment::Complete, row, c.block(row, 0, rows, cols));
                     }
                 });
             }

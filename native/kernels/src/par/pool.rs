@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-/// Turns of the waiting loop before a thread without work goes to sleep; some twenty microseconds.
+/// Turns of the waiting loop before a thread without work lets others run; some twenty microseconds.
 const SPINS: u32 = 2000;
+/// How often a worker without work then lets others run before it goes to sleep: some hundred microseconds where nobody else
+/// wants to. Waking it again costs as much as a small operator.
+const YIELDS: u32 = 400;
 
 type Panic = Box<dyn Any + Send>;
 
@@ -184,11 +187,19 @@ fn spin_until(condition: impl Fn() -> bool) -> bool {
     })
 }
 
+/// [`spin_until`] for longer, while no other thread wants the processor.
+fn yield_until(condition: impl Fn() -> bool) -> bool {
+    (0..YIELDS).any(|_| {
+        std::thread::yield_now();
+        condition()
+    })
+}
+
 fn worker(shared: &Shared, index: usize) {
     let mut seen = 0;
     loop {
         let published = || shared.epoch.load(Ordering::SeqCst) != seen;
-        if !published() && !spin_until(published) {
+        if !published() && !spin_until(published) && !yield_until(published) {
             while !published() {
                 std::thread::park();
             }

@@ -30,6 +30,8 @@ pub fn pool_forward<T: Real>(shape: &PoolShape, kind: PoolKind, input: &[T], out
 
 /// How the elements of a window are put together.
 trait Fold {
+    /// Whether rows may be put together first, element by element, without a different result.
+    const BY_ROWS: bool = false;
     fn start<A: Accum>() -> A;
     fn step<A: Accum>(so_far: A, x: A) -> A;
     fn join<A: Accum>(a: A, b: A) -> A;
@@ -37,6 +39,7 @@ trait Fold {
 
 struct Max;
 impl Fold for Max {
+    const BY_ROWS: bool = true;
     #[inline(always)]
     fn start<A: Accum>() -> A {
         A::neg_infinity()
@@ -81,10 +84,11 @@ fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], outp
     let (row, offsets) = (axes[2].output * shape.inner, axes[2].offsets());
     parallel_rows(output, shape.output_plane(), shape.grain(), |i, out| {
         let image = &input[i * plane..(i + 1) * plane];
-        with_scratch(row, |sums: &mut [T::Acc]| {
+        with_scratch(row + axes[2].input, |buffer: &mut [T::Acc]| {
+            let (sums, columns) = buffer.split_at_mut(row);
             for (r, out) in out.chunks_exact_mut(row).enumerate() {
                 let place = [r / axes[1].output, r % axes[1].output];
-                fold_row_per_isa::<T, F>(&axes, &offsets, shape.inner, image, place, sums);
+                fold_row_per_isa::<T, F>(&axes, &offsets, shape.inner, image, place, columns, sums);
                 finish(&axes, shape.inner, kind, place, sums, out);
             }
         });
@@ -93,8 +97,8 @@ fn planes<T: Real, F: Fold>(shape: &PoolShape, kind: PoolKind, input: &[T], outp
 
 crate::simd::per_isa! {
     /// Folds the windows of one row of outputs.
-    fn fold_row_per_isa<T: Real, F: Fold>(axes: &[Axis; 3], offsets: &[(Range<usize>, usize)], inner: usize, image: &[T], place: [usize; 2], sums: &mut [T::Acc]) {
-        fold_row::<T, F>(axes, offsets, inner, image, place, sums)
+    fn fold_row_per_isa<T: Real, F: Fold>(axes: &[Axis; 3], offsets: &[(Range<usize>, usize)], inner: usize, image: &[T], place: [usize; 2], columns: &mut [T::Acc], sums: &mut [T::Acc]) {
+        fold_row::<T, F>(axes, offsets, inner, image, place, columns, sums)
     }
 }
 
@@ -105,10 +109,16 @@ fn fold_row<T: Real, F: Fold>(
     inner: usize,
     image: &[T],
     place: [usize; 2],
+    columns: &mut [T::Acc],
     sums: &mut [T::Acc],
 ) {
     let [depth, height, width] = axes;
     sums.fill(F::start());
+    // Elements at a distance take longer than adjacent ones, so they are read once.
+    let by_rows = F::BY_ROWS && inner == 1 && width.stride > 1 && width.output > 1;
+    if by_rows {
+        columns.fill(F::start());
+    }
     for d in depth.window(place[0]) {
         for h in height.window(place[1]) {
             let row = &image[(d * height.input + h) * width.input * inner..][..width.input * inner];
@@ -116,11 +126,18 @@ fn fold_row<T: Real, F: Fold>(
                 sums[0] = F::join(sums[0], fold_slice::<T, F>(&row[width.window(0)]));
                 continue;
             }
+            if by_rows {
+                columns.iter_mut().zip(row).for_each(|(column, x)| *column = F::step(*column, T::Acc::of(*x)));
+                continue;
+            }
             for (outputs, position) in offsets {
                 let row = &row[position * inner..];
                 step_row::<T, F>(&mut sums[outputs.start * inner..outputs.end * inner], row, width.stride, inner);
             }
         }
+    }
+    for (outputs, position) in offsets.iter().filter(|_| by_rows) {
+        step_row::<T::Acc, F>(&mut sums[outputs.clone()], &columns[*position..], width.stride, 1);
     }
 }
 

@@ -1,8 +1,6 @@
 package org.apache.mxnet
 
 import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
-import java.util.concurrent.ForkJoinPool
-import java.util.concurrent.atomic.{AtomicInteger, AtomicReference}
 
 import org.apache.mxnet.DType.DType
 
@@ -91,7 +89,7 @@ final class OpContext private[mxnet] (
     checkSizes("mapBlocks", inputIndex, outputIndex)
     val (from, to) = (floatInput(inputIndex), floatOutput(outputIndex))
     val parts = (to.capacity + OpContext.PartSize - 1) / OpContext.PartSize
-    OpContext.inParts(parts) { part =>
+    HelperThreads.run(parts) { part =>
       val begin = part * OpContext.PartSize
       OpContext.blocks(from, to, begin, math.min(to.capacity, begin + OpContext.PartSize), f)
     }
@@ -131,42 +129,6 @@ private object OpContext {
 
   /** Elements that a thread takes at a time. */
   private val PartSize = 1 << 15
-
-  /** How many threads the engine uses too. */
-  private val threads: Int = Seq("MXNET_CPU_WORKER_NTHREADS", "OMP_NUM_THREADS")
-    .flatMap(sys.env.get)
-    .flatMap(_.trim.toIntOption)
-    .find(_ > 0)
-    .getOrElse(Runtime.getRuntime.availableProcessors)
-
-  /** Does `work` for the numbers below `parts`, on this thread and those of the common pool. Each takes the next number when it
-    * is done with one, so that the work begins at once, and who wakes up late does less.
-    */
-  private def inParts(parts: Int)(work: Int => Unit): Unit = {
-    val (next, open) = (new AtomicInteger, new AtomicInteger(parts))
-    val failure = new AtomicReference[Throwable]
-    val run: Runnable = () => {
-      var part = next.getAndIncrement()
-      while (part < parts) {
-        try if (failure.get == null) work(part)
-        catch { case error: Throwable => failure.compareAndSet(null, error) }
-        open.decrementAndGet()
-        part = next.getAndIncrement()
-      }
-    }
-    for (_ <- 1 until math.min(threads, parts)) ForkJoinPool.commonPool().execute(run)
-    run.run()
-    // What others still work on is done in some microseconds, unless they lost their processor.
-    var turns = 0
-    while (open.get > 0) {
-      turns += 1
-      if (turns < OpContext.SpinTurns) Thread.onSpinWait() else Thread.`yield`()
-    }
-    Option(failure.get).foreach(throw _)
-  }
-
-  /** How often a thread looks whether others are done before it lets others run. */
-  private val SpinTurns = 10000
 
   /** Blocks of a thread. The first is longer than it need be: processors take a load for one of what was just stored where
     * the addresses are a multiple of 4096 bytes apart, and wait.
