@@ -22,8 +22,11 @@ def gemm(library, n):
 
 
 def layer(library, args):
-    training = args["backward"]
-    bound = Executor(library, workloads.layer_graph(library, args), {"data": args["data"]}, training)
+    return bound_step(library, workloads.layer_graph(library, args), {"data": args["data"]}, args["backward"])
+
+
+def bound_step(library, graph, shapes, training):
+    bound = Executor(library, graph, shapes, training)
     bound.fill(workloads.numbers)
     if not training:
         return {"": lambda: bound.forward(False)}
@@ -87,6 +90,8 @@ def main(path):
             return gemm(library, args["n"])
         if workload.kind == "layer":
             return layer(library, args)
+        if workload.kind == "operator":
+            return bound_step(library, workloads.operator_graph(library, args), args["inputs"], args["backward"])
         if workload.kind == "chain":
             return chain(library, args["size"])
         if workload.kind == "step":

@@ -48,10 +48,11 @@ def gemm(n):
 
 
 def layer(args):
-    graph = workloads.layer_graph(Net, args)
-    training = args["backward"]
-    requests = "write" if training else "null"
-    bound = graph.simple_bind(mx.cpu(), grad_req=requests, data=args["data"])
+    return bound_step(workloads.layer_graph(Net, args), {"data": args["data"]}, args["backward"])
+
+
+def bound_step(graph, shapes, training):
+    bound = graph.simple_bind(mx.cpu(), grad_req="write" if training else "null", **shapes)
     fill(bound)
     if training:
         head = values(bound.outputs[0].shape)
@@ -123,6 +124,8 @@ def prepare(workload):
         return gemm(args["n"])
     if workload.kind == "layer":
         return layer(args)
+    if workload.kind == "operator":
+        return bound_step(workloads.operator_graph(Net, args), args["inputs"], args["backward"])
     if workload.kind == "chain":
         return chain(args["size"])
     if workload.kind == "step":

@@ -14,14 +14,16 @@ def values(shape):
     return np.array(workloads.numbers(int(np.prod(shape))), dtype=np.float32).reshape(shape)
 
 
-def session(nodes, inputs, weights):
-    """A session for operators on inputs of these shapes, whose weights are part of the model, as a function that runs it."""
-    constants = [numpy_helper.from_array(values(shape), name) for name, shape in weights.items()]
+def session(nodes, inputs, weights, kind=TensorProto.FLOAT):
+    """A session for operators on inputs of these shapes, whose weights (values, or their shapes) are part of the model, as a
+    function that runs it."""
+    arrays = {name: w if isinstance(w, np.ndarray) else values(w) for name, w in weights.items()}
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(
         nodes,
         "layer",
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info("output", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("output", kind, None)],
         constants,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -58,6 +60,33 @@ def layer(args):
     return session([node], {"data": data}, {"weight": (filters, data[1] // groups, k, k), "bias": (filters,)})
 
 
+def operator(args):
+    """The operators of the same meaning, for those without a backward pass."""
+    inputs, attrs = args["inputs"], args["attrs"]
+    data = next(iter(inputs.values()))
+    nodes, weights = {
+        "broadcast_add": lambda: ([("Add", ["lhs", "rhs"], {})], {}),
+        "sum": lambda: ([("ReduceSum", ["data", "axes"], dict(keepdims=0))], {"axes": np.array([attrs["axis"]])}),
+        "softmax": lambda: ([("Softmax", ["data"], {})], {}),
+        "transpose": lambda: ([("Transpose", ["data"], {})], {}),
+        "LayerNorm": lambda: ([("LayerNormalization", ["data", "gamma", "beta"], {})], dict(gamma=data[-1:], beta=data[-1:])),
+        "topk": lambda: ([("TopK", ["data", "k"], {})], {"k": np.array([attrs.get("k")])}),
+        "sort": lambda: ([("TopK", ["data", "k"], {})], {"k": np.array([data[0]])}),
+        "argsort": lambda: ([("TopK", ["data", "k"], {})], {"k": np.array([data[0]])}),
+        "RNN": lambda: lstm(data, attrs["state_size"]),
+    }[args["op"]]()
+    indices = args["op"] == "argsort"
+    kind = TensorProto.INT64 if indices else TensorProto.FLOAT
+    outputs = ["values", "output"] if indices else ["output", "indices"] if nodes[0][0] == "TopK" else ["output"]
+    nodes = [helper.make_node(op, names, outputs, **options) for op, names, options in nodes]
+    return session(nodes, inputs, weights, kind)
+
+
+def lstm(data, size):
+    weights = dict(W=(1, 4 * size, data[2]), R=(1, 4 * size, size), B=(1, 8 * size))
+    return [("LSTM", ["data", *weights], dict(hidden_size=size))], weights
+
+
 def chain(size):
     nodes = [
         helper.make_node("Mul", ["a", "b"], ["product"]),
@@ -76,6 +105,8 @@ def prepare(workload):
         return gemm(args["n"])
     if workload.kind == "chain":
         return chain(args["size"])
+    if workload.kind == "operator" and not args["backward"]:
+        return operator(args)
     if workload.kind == "layer" and not args["backward"]:
         return layer(args)
     return {}  # it does not train, and its sessions are made from files

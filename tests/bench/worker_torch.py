@@ -64,6 +64,45 @@ def layer(args):
     return steps
 
 
+def operator(args):
+    """The function of the same meaning."""
+    inputs = [values(shape) for shape in args["inputs"].values()]
+    function = FUNCTIONS[args["op"]](args, *inputs)
+    if not args["backward"]:
+        return {"": inference(lambda: function(*inputs))}
+    data = inputs[0].requires_grad_()
+    head = torch.empty_like(function(data)).copy_(values(function(data).shape))
+
+    def step():
+        data.grad = None
+        function(data).backward(head)
+
+    return {"": step}
+
+
+def lstm(args, data):
+    size = args["attrs"]["state_size"]
+    module = torch.nn.LSTM(data.shape[2], size)
+    return lambda data: module(data)[0]
+
+
+functional = torch.nn.functional
+# From an operator's arguments and inputs to a function of the inputs.
+FUNCTIONS = {
+    "broadcast_add": lambda args, *_: torch.add,
+    "sum": lambda args, *_: lambda data: data.sum(args["attrs"]["axis"]),
+    "softmax": lambda args, *_: lambda data: functional.softmax(data, -1),
+    "transpose": lambda args, *_: lambda data: data.t().contiguous(),
+    "BatchNorm": lambda args, data: torch.nn.BatchNorm2d(data.shape[1]),
+    "Pooling": lambda args, *_: lambda data: functional.max_pool2d(data, 2),
+    "LayerNorm": lambda args, data: torch.nn.LayerNorm(data.shape[-1]),
+    "topk": lambda args, *_: lambda data: torch.topk(data, args["attrs"]["k"]).values,
+    "sort": lambda args, *_: lambda data: torch.sort(data).values,
+    "argsort": lambda args, *_: torch.argsort,
+    "RNN": lstm,
+}
+
+
 def chain(size):
     """Eager, and compiled, which needs a C++ compiler."""
     inputs = [values((size,)) for _ in workloads.CHAIN_INPUTS]
@@ -120,6 +159,8 @@ def prepare(workload):
         return gemm(args["n"])
     if workload.kind == "layer":
         return layer(args)
+    if workload.kind == "operator":
+        return operator(args)
     if workload.kind == "chain":
         return chain(args["size"])
     if workload.kind == "step":

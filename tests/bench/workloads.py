@@ -4,7 +4,7 @@ from array import array
 from collections import namedtuple
 
 # `kind` says what a worker does: `gemm`, `layer` (forward, or forward and backward, of one operator), `chain` (elementwise
-# operators in a bound graph), `step` (forward, backward and an update of every parameter by SGD with momentum), `bind`, `copy` or
+# operators in a bound graph), `operator` (one with the inputs and parameters that are given), `step` (forward, backward and an update of every parameter by SGD with momentum), `bind`, `copy` or
 # `add`. `goal` is the ratio to the best peer.
 Workload = namedtuple("Workload", "name kind args goal")
 
@@ -32,6 +32,39 @@ def both(name, layer, arguments, goals):
     return [forward, Workload(name + ", forward and backward", "layer", layer(*arguments, backward=True), goals[1])]
 
 
+def operator(op, inputs, backward=False, **attrs):
+    return dict(op=op, inputs=inputs, attrs=attrs, backward=backward)
+
+
+MILLION = {"data": (1_000_000,)}
+IMAGES = {"data": (32, 64, 56, 56)}
+WORDS = {"data": (512, 768)}
+# Steps, samples, features, as many as hidden units.
+SEQUENCE = {"data": (32, 64, 256)}
+LSTM = dict(mode="lstm", state_size=256, num_layers=1)
+ROWS = {"data": (4096, 1024)}
+
+OPERATORS = [
+    ("broadcast_add (1024,1024) + (1,1024)", operator("broadcast_add", {"lhs": (1024, 1024), "rhs": (1, 1024)}), 1.0),
+    ("sum (4096,1024), axis 0", operator("sum", ROWS, axis=0), 1.3),
+    ("sum (4096,1024), axis 1", operator("sum", ROWS, axis=1), 1.0),
+    ("softmax (4096,1000)", operator("softmax", {"data": (4096, 1000)}), 1.0),
+    ("transpose (1024,1024)", operator("transpose", {"data": (1024, 1024)}), 1.0),
+    ("BatchNorm (32,64,56,56), forward and backward", operator("BatchNorm", IMAGES, True, fix_gamma=False), 1.5),
+    (
+        "Max pooling 2x2 (32,64,56,56), forward and backward",
+        operator("Pooling", IMAGES, True, kernel=(2, 2), stride=(2, 2), pool_type="max"),
+        2.0,
+    ),
+    ("LayerNorm (512,768)", operator("LayerNorm", WORDS), 1.0),
+    ("100 largest of 1M", operator("topk", MILLION, k=100, ret_typ="value"), 1.0),
+    ("sort 1M", operator("sort", MILLION), 8.0),
+    ("argsort 1M", operator("argsort", MILLION), 8.0),
+    ("LSTM (32,64,256), forward", operator("RNN", SEQUENCE, **LSTM), 1.0),
+    ("LSTM (32,64,256), forward and backward", operator("RNN", SEQUENCE, True, **LSTM), 1.1),
+]
+
+
 WORKLOADS = [
     *(Workload(f"GEMM {n}", "gemm", dict(n=n), 1.0) for n in (256, 1024, 2048)),
     *both("FullyConnected 128x1024 -> 1024", dense, ((128, 1024), 1024), (1.0, 1.05)),
@@ -41,6 +74,7 @@ WORKLOADS = [
     Workload("Convolution 7x7/2 (1,3,224,224) -> 64, forward", "layer", convolution((1, 3, 224, 224), 64, 7, 2), 1.0),
     *both("Depthwise convolution 3x3 (8,128,56,56)", depthwise, ((8, 128, 56, 56), 3), (1.0, 1.0)),
     Workload("tanh(a*b+c)*exp(-d), 4M elements", "chain", dict(size=4 << 20), 2.0),
+    *(Workload(name, "operator", args, goal) for name, args, goal in OPERATORS),
     Workload("LeNet training step", "step", dict(model="lenet"), 2.0),
     Workload("MLP 64-128-64-10 training step", "step", dict(model="mlp"), 2.0),
     Workload("LeNet simple_bind for training", "bind", dict(model="lenet"), 1.0),
@@ -59,6 +93,11 @@ def layer_attrs(args):
     k = args["kernel"]
     sizes = dict(kernel=(k, k), stride=(args["stride"],) * 2, pad=(k // 2,) * 2)
     return dict(num_filter=args["filters"], num_group=args["groups"], **sizes)
+
+
+def operator_graph(net, args):
+    """The operator on variables named as its inputs; missing parameters become variables too."""
+    return net.apply(args["op"], "operator", [net.variable(name) for name in args["inputs"]], **args["attrs"])
 
 
 CHAIN_INPUTS = ("a", "b", "c", "d")

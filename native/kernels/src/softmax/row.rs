@@ -6,10 +6,12 @@ use num_traits::{Float, One, Zero};
 
 /// Elements that are computed side by side.
 const LANES: usize = 16;
+/// Elements of a row are computed in whole blocks of as many, so that no loop over exponentials has a rest.
+const BLOCK: usize = 4 * LANES;
 
 /// The length of the working memory for a row.
 pub(crate) fn scratch_len(axis: usize) -> usize {
-    axis.next_multiple_of(LANES)
+    axis.next_multiple_of(BLOCK)
 }
 
 crate::simd::per_isa! {
@@ -17,30 +19,29 @@ crate::simd::per_isa! {
     pub(crate) fn forward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, x: &[T], exps: &mut [T::Acc], y: &mut [O]) {
         let sign = if kind == SoftmaxKind::Softmin { -T::Acc::one() } else { T::Acc::one() };
         let max = max(x, sign);
-        let mut sums = [T::Acc::zero(); LANES];
-        let exps = &mut exps[..x.len().next_multiple_of(LANES)];
-        for (x, exps) in x.chunks(LANES).zip(exps.chunks_exact_mut(LANES)) {
-            let mut values = [T::Acc::neg_infinity(); LANES];
-            match <&[T; LANES]>::try_from(x) {
-                Ok(x) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::of(*x) * sign),
-                Err(_) => values.iter_mut().zip(x).for_each(|(value, x)| *value = T::Acc::of(*x) * sign),
-            }
-            for ((value, exp), sum) in values.iter().zip(exps).zip(&mut sums) {
-                let shifted = (*value - max) * slope;
-                let e = shifted.exponential();
-                *exp = if kind == SoftmaxKind::LogSoftmax { shifted } else { e };
-                *sum += e;
-            }
-        }
-        let sum = tree(sums, |a, b| a + b);
+        let values = &mut exps[..x.len().next_multiple_of(BLOCK)];
+        values.iter_mut().zip(x).for_each(|(value, x)| *value = (T::Acc::of(*x) * sign - max) * slope);
+        values[x.len()..].fill(T::Acc::neg_infinity());
         if kind == SoftmaxKind::LogSoftmax {
-            let log = sum.ln();
-            y.iter_mut().zip(exps).for_each(|(y, shifted)| *y = (*shifted - log).store());
-        } else {
-            let scale = sum.recip();
-            y.iter_mut().zip(exps).for_each(|(y, exp)| *y = (*exp * scale).store());
+            let log = sum(values, T::Acc::exponential).ln();
+            return y.iter_mut().zip(values).for_each(|(y, shifted)| *y = (*shifted - log).store());
         }
+        // This length tells the compiler that there is no rest.
+        let whole = values.len() & !(BLOCK - 1);
+        values[..whole].iter_mut().for_each(|value| *value = value.exponential());
+        let scale = sum(values, |exp| exp).recip();
+        y.iter_mut().zip(values).for_each(|(y, exp)| *y = (*exp * scale).store());
     }
+}
+
+/// The sum of `f` of the values, whole blocks of them.
+#[inline(always)]
+fn sum<A: Accum>(values: &[A], f: impl Fn(A) -> A) -> A {
+    let mut sums = [A::zero(); BLOCK];
+    for block in values.chunks_exact(BLOCK) {
+        sums.iter_mut().zip(block).for_each(|(sum, value)| *sum += f(*value));
+    }
+    tree(sums, |a, b| a + b)
 }
 
 crate::simd::per_isa! {
