@@ -274,15 +274,22 @@ pub(super) fn forward<T: Accum>(
             .map(|i| [0, i / 6 - shape.pad[1] as isize, i % 6 - shape.pad[2] as isize])
             .collect(),
     };
-    let layout = Layout::new(&geometry);
+    let threads = num_threads();
+    let few = shape.groups == 1 && shape.batch < 2 * threads && threads > 1;
+    let stripe = if few { stripe_rows(geometry.grid, threads.div_ceil(shape.batch)) } else { geometry.grid[1] };
+    let layout = Layout::of_rows(&geometry, stripe);
     let together = if size_of_val(weights) / shape.groups < LARGE_WEIGHTS { FEW_SLOTS } else { MANY_SLOTS };
     let table = StepTable::new(layout.taps().iter().copied());
     let call = Winograd { shape, kernel, layout: &layout, table: &table, weights, input, epilogue, together };
     let (rows, pixels) = (shape.group_out(), height * width);
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    // Images that do not fill the slots are put together; few images are divided by output channels.
-    let threads = num_threads();
-    if shape.groups == 1 && shape.batch < 2 * threads && threads > 1 {
+    if stripe < geometry.grid[1] {
+        return parallel_blocks(out, rows, stripe * TILE * width, |row, pixel, mut block| {
+            let image = row / rows;
+            call.group(0, 0..rows, image..image + 1, pixel / width / TILE, &mut block);
+        });
+    }
+    if few {
         let tiles = rows.div_ceil(kernel.mr());
         let parts = (2 * threads).div_ceil(shape.batch).min(tiles.div_ceil(4)).max(1);
         let part = tiles.div_ceil(parts) * kernel.mr();
@@ -290,26 +297,38 @@ pub(super) fn forward<T: Accum>(
         for n in 0..shape.batch {
             parallel_blocks(out.block(n * rows, 0, rows, pixels), part, pixels, |row, _, mut block| {
                 let rows = row..row + block.rows();
-                call.group(0, rows, n..n + 1, &mut block);
+                call.group(0, rows, n..n + 1, 0, &mut block);
             });
         }
         return;
     }
+    // Images that do not fill the slots are put together.
     let images = (together / geometry.pixels().div_ceil(SLOT)).clamp(1, shape.batch.div_ceil(2 * threads).max(1));
     parallel_blocks(out, images * shape.out_channels, pixels, |row, _, mut block| {
         let first = row / shape.out_channels;
         let images = first..first + block.rows() / shape.out_channels;
         for group in 0..shape.groups {
-            call.group(group, 0..rows, images.clone(), &mut block);
+            call.group(group, 0..rows, images.clone(), 0, &mut block);
         }
     });
 }
 
+/// Rows of tiles for each of at least `parts` even parts of an image, if it fills as many slots then, or nearly; otherwise all.
+/// Parts of an image read the weights each, but parts of the channels transform the image each, which takes longer.
+fn stripe_rows([_, height, width]: [usize; 3], parts: usize) -> usize {
+    let slots = |rows: usize| height / rows * (rows * width).div_ceil(SLOT) + (height % rows * width).div_ceil(SLOT);
+    let mut even = (parts..=height).map(|parts| height.div_ceil(parts));
+    even.find(|rows| 8 * slots(*rows) <= 9 * slots(height)).unwrap_or(height)
+}
+
 impl<T: Accum> Winograd<'_, T> {
-    /// Some output channels of a group for some images. The rows of `out` are all channels of these images, or these
-    /// channels of one.
-    fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, out: &mut MatMut<'_, T>) {
-        let (channels, tiles) = (self.shape.group_in(), self.layout.geometry().pixels());
+    /// Some output channels of a group for some images, from row `first` of tiles on. The rows of `out` are all channels of
+    /// these images, or these channels of one; its columns are pixels.
+    fn group(&self, group: usize, rows: Range<usize>, images: Range<usize>, first: usize, out: &mut MatMut<'_, T>) {
+        let (channels, [_, _, across]) = (self.shape.group_in(), self.layout.geometry().grid);
+        let width = self.shape.output()[2];
+        let tile_rows = (out.cols() / width).div_ceil(TILE);
+        let tiles = tile_rows * across;
         let slots: List<Slot> = (0..images.len())
             .flat_map(|image| {
                 (0..tiles).step_by(SLOT).map(move |start| Slot { image, tiles: start..(start + SLOT).min(tiles) })
@@ -320,8 +339,8 @@ impl<T: Accum> Winograd<'_, T> {
             source.fill(T::zero());
             let plane = self.layout.geometry().plane();
             for (image, to) in images.clone().zip(source.chunks_exact_mut(channels * phases)) {
-                let first = image * self.shape.in_channels + group * channels;
-                self.layout.fill(&self.input[first * plane..(first + channels) * plane], 0, to);
+                let channel = image * self.shape.in_channels + group * channels;
+                self.layout.fill(&self.input[channel * plane..(channel + channels) * plane], first, to);
             }
             let stride = self.stride();
             with_scratch((channels + rows.len()) * stride, |tiles: &mut [T]| {
@@ -329,7 +348,7 @@ impl<T: Accum> Winograd<'_, T> {
                 for slots in slots.chunks(self.together) {
                     for (i, slot) in slots.iter().enumerate() {
                         let mut runs = Runs::new(SLOT);
-                        self.layout.add_runs(self.layout.geometry().grid[1], slot.tiles.clone(), 0, 0, &mut runs);
+                        self.layout.add_runs(tile_rows, slot.tiles.clone(), 0, 0, &mut runs);
                         let image = &source[slot.image * channels * phases..(slot.image + 1) * channels * phases];
                         self.transform_channels(&runs, image, inputs, i * SLOT);
                     }
@@ -349,11 +368,11 @@ impl<T: Accum> Winograd<'_, T> {
         if self.epilogue.is_empty() {
             return;
         }
-        let pixels = out.cols();
+        let (pixels, pixel) = (self.shape.output_plane(), first * TILE * width);
         for image in 0..images.len() {
-            let first = self.first_row(group, &rows, image, out);
             let row = (images.start + image) * self.shape.out_channels + group * self.shape.group_out() + rows.start;
-            self.epilogue.apply(self.shape, pixels, row, 0, out.block(first, 0, rows.len(), pixels));
+            let block = out.block(self.first_row(group, &rows, image, out), 0, rows.len(), out.cols());
+            self.epilogue.apply(self.shape, pixels, row, pixel, block);
         }
     }
 
@@ -399,8 +418,8 @@ impl<T: Accum> Winograd<'_, T> {
 
     /// Transforms the results of a slot back and writes them to the output, from row `first` on.
     fn write(&self, slot: &Slot, tiles: &[T], first: usize, rows: usize, out: &mut MatMut<'_, T>) {
-        let [_, height, width] = self.shape.output();
-        let across = self.layout.geometry().grid[2];
+        let width = self.shape.output()[2];
+        let (height, across) = (out.cols() / width, self.layout.geometry().grid[2]);
         let mut values = [[T::zero(); TILE * SLOT]; TILE];
         for row in 0..rows {
             transform_outputs(&tiles[row * self.stride()..], self.together, &mut values);
