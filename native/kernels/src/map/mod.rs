@@ -95,6 +95,23 @@ where
     drive([&x as &dyn Feed<C, U>], out, &|[x]: [&[C]; 1], y: &mut [D]| multiversion::run(Map(x, y, f)));
 }
 
+/// `x[i] = f(x[i])` on this thread, for the few elements that are in the cache anyway.
+pub fn map_in_place<C: Lane, F: LaneFn<(C,), C>>(x: &mut [C], f: F) {
+    const PART: usize = 4 * drive::STEP;
+    let (mut from, mut to) = ([C::default(); PART], [C::default(); drive::STEP]);
+    for part in x.chunks_mut(PART) {
+        let (len, whole) = (part.len(), part.len() & !(drive::STEP - 1));
+        from[..len].copy_from_slice(part);
+        multiversion::run(Map(&from[..whole], &mut part[..whole], f));
+        if whole < len {
+            // The loop has no rest, so that it computes more than is wanted.
+            from[len..whole + drive::STEP].fill(part[len - 1]);
+            multiversion::run(Map(&from[whole..whole + drive::STEP], &mut to, f));
+            part[whole..].copy_from_slice(&to[..len - whole]);
+        }
+    }
+}
+
 /// Converts between element types as MXNet's `Cast`: truncation towards zero for integers, nearest even for floats.
 ///
 /// # Panics
@@ -124,6 +141,9 @@ mod tests {
             let want: Vec<f32> = x.iter().map(|x| x * 1.5 - 2.0).collect();
             let mut y = vec![0f32; n];
             map(Src::Slice(&x), &mut y, f);
+            let mut z = x.clone();
+            map_in_place(&mut z, f);
+            assert_eq!(z, want, "length {n}");
             assert_eq!(y, want);
             let mut y = x.clone();
             map(Src::<f32>::InPlace, &mut y, f);

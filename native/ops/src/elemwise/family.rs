@@ -12,7 +12,7 @@ use ferromx_core::fusion::Elementwise;
 use ferromx_core::grad::{Entry, GradGraph};
 use ferromx_core::op::OpCtx;
 use ferromx_core::storage::{In, Out};
-use ferromx_kernels::map::{LaneFn, Src, map};
+use ferromx_kernels::map::{LaneFn, Src, map, map_in_place};
 use ferromx_kernels::zip::{zip, zip3};
 
 /// A formula of one operand.
@@ -187,10 +187,7 @@ pub fn unary_kernel<F: Unary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'
 
 /// F as the last step of a product.
 pub const fn finish<F: Unary>() -> Elementwise {
-    Elementwise::Map(
-        |x| map(Src::InPlace::<f32>, x, Form::<F, f32>::NEW),
-        |x| map(Src::InPlace::<f64>, x, Form::<F, f64>::NEW),
-    )
+    Elementwise::Map(|x| map_in_place(x, Form::<F, f32>::NEW), |x| map_in_place(x, Form::<F, f64>::NEW))
 }
 
 /// `out = F(in0, in1)`.
@@ -333,13 +330,14 @@ impl Graph<'_> {
 /// ```
 /// `f` is the function, `int` its exact form on integers, `df` the derivative in terms of the input or the output, `graph` the
 /// same derivative made of operators, from which higher derivatives come (`none` if there are no operators for it). `df = 0` is
-/// a gradient of zero. A function that is zero for zero is marked by `keeps_zero` before its name: sparse arrays stay sparse.
+/// a gradient of zero. `ends = Elementwise::Relu` before `df` names a function that kernels of products have themselves. A
+/// function that is zero for zero is marked by `keeps_zero` before its name: sparse arrays stay sparse.
 macro_rules! unary {
     (keeps_zero $($operator:tt)+) => {
         unary!(@def [.sparse(crate::sparse::keeps_zero, crate::sparse::on_values)] $($operator)+);
     };
     (@def [$($sparse:tt)*] $name:ident: $op:literal $([$($alias:literal),+])?, $doc:expr,
-     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? df $($grad:tt)+) => {
+     f = |$x:ident| $f:expr, $(int = |$i:ident| $int:expr,)? $(ends = $ends:expr,)? df $($grad:tt)+) => {
         pub static $name: OpDef = {
             formula!(Unary F = |$x| $f $(, int |$i| $int)?);
             OpDef::new($op)
@@ -349,10 +347,12 @@ macro_rules! unary {
                 .grad(unary!(@grad df $($grad)+))
                 .inplace(&[(0, 0)])
                 .pointwise()
-                .role(ferromx_core::fusion::Role::Function(|_| Some(family::finish::<F>())))
+                .role(ferromx_core::fusion::Role::Function(|_| Some(unary!(@ends F $($ends)?))))
                 $($sparse)*
         };
     };
+    (@ends $F:ident) => { family::finish::<$F>() };
+    (@ends $F:ident $ends:expr) => { $ends };
     (@grad df = 0 $(,)?) => { Grad::Zero };
     (@grad df($of:ident) = |$x:ident| $df:expr, graph = |$g:ident, $y:ident| $graph:expr $(,)?) => {{
         formula!(Unary Df = |$x| $df);
