@@ -14,6 +14,7 @@ pub mod infer;
 pub mod ndarray;
 pub mod op;
 pub mod params;
+pub mod semantics;
 pub mod shape;
 pub mod sparse;
 pub mod storage;

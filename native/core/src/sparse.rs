@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::context::Context;
-use crate::dtype::DType;
+use crate::dtype::{DType, bf16, f16};
 use crate::ensure;
 use crate::error::{Error, Result};
 use crate::ndarray::NDArray;
@@ -197,7 +197,7 @@ impl SparseArray {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// The parts, sharing their memory, for reading; the first time they are checked.
+    /// The parts, sharing their memory, for reading; the first time they are checked, and sorted if need be.
     ///
     /// # Errors
     /// Parts that do not fit together.
@@ -209,17 +209,20 @@ impl SparseArray {
             }
         }
         let mut state = self.state.write();
+        check_lengths(self.storage_type, &self.shape, &state.parts)?;
+        sort(&mut state.parts)?;
         check(self.storage_type, &self.shape, &state.parts)?;
         state.checked = true;
         Ok(state.parts.clone())
     }
 
-    /// Checks that the parts fit together, as every operator does that reads the array.
+    /// Checks that the parts fit together and ascend. Operators sort what they read.
     ///
     /// # Errors
     /// Lengths that differ, indices out of range or order.
     pub fn check_format(&self) -> Result<()> {
-        self.parts().map(|_| ())
+        let state = self.state.read();
+        if state.checked { Ok(()) } else { check(self.storage_type, &self.shape, &state.parts) }
     }
 
     /// The values as they are, checked or not, sharing memory.
@@ -339,20 +342,17 @@ impl fmt::Debug for SparseArray {
     }
 }
 
-/// Checks that parts fit together, so that no kernel leaves its slices.
-fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
+/// Checks that parts have lengths that fit together.
+fn check_lengths(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
     let stored = parts.indices.len();
-    let rows = shape.dim(0);
     let values = parts.data.shape().dims().first().copied().unwrap_or(0) as usize;
     ensure!(
         values == stored,
         "a {storage_type} array of shape {shape} holds {values} values{} and {stored} indices: set as many of both",
         if storage_type == StorageType::RowSparse { " (rows)" } else { "" }
     );
-    let Some(indptr) = &parts.indptr else {
-        return storage::read_slice(&parts.indices, |indices: &[i64]| check_indices(indices, rows, "row"))?;
-    };
-    let columns = shape.dim(1);
+    let Some(indptr) = &parts.indptr else { return Ok(()) };
+    let rows = shape.dim(0);
     let bounds = indptr.to_vec::<i64>()?;
     ensure!(
         bounds.len() as i64 == rows + 1,
@@ -365,14 +365,49 @@ fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> 
         ends == (Some(0), Some(stored as i64)) && bounds.is_sorted(),
         "the indptr of a csr array must ascend from 0 to the number of values, {stored}"
     );
+    Ok(())
+}
+
+/// Checks that parts fit together, so that no kernel leaves its slices.
+fn check(storage_type: StorageType, shape: &Shape, parts: &Parts) -> Result<()> {
+    check_lengths(storage_type, shape, parts)?;
+    let (bounds, limit, what) = match &parts.indptr {
+        Some(indptr) => (indptr.to_vec::<i64>()?, shape.dim(1), "column"),
+        None => (vec![0, parts.indices.len() as i64], shape.dim(0), "row"),
+    };
     storage::read_slice(&parts.indices, |indices: &[i64]| {
-        bounds.windows(2).try_for_each(|w| check_indices(&indices[w[0] as usize..w[1] as usize], columns, "column"))
+        bounds.windows(2).try_for_each(|w| check_indices(&indices[w[0] as usize..w[1] as usize], limit, what))
     })?
+}
+
+/// Brings indices that do not ascend (within each row of a csr array) into order, and the values with them.
+fn sort(parts: &mut Parts) -> Result<()> {
+    let indices = parts.indices.to_vec::<i64>()?;
+    let bounds = match &parts.indptr {
+        Some(indptr) => indptr.to_vec::<i64>()?,
+        None => vec![0, indices.len() as i64],
+    };
+    let rows = || bounds.windows(2).map(|w| w[0] as usize..w[1] as usize);
+    if rows().all(|row| indices[row].is_sorted()) {
+        return Ok(());
+    }
+    let mut order: Vec<usize> = (0..indices.len()).collect();
+    rows().for_each(|row| order[row].sort_by_key(|i| indices[*i]));
+    let sorted: Vec<i64> = order.iter().map(|i| indices[*i]).collect();
+    let context = parts.indices.context();
+    parts.indices = NDArray::from_slice(&sorted, parts.indices.shape().dims())?.to_context(context)?;
+    parts.data = crate::dispatch!(parts.data.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+        let values = parts.data.to_vec::<T>()?;
+        let width = values.len() / indices.len();
+        let moved: Vec<T> = order.iter().flat_map(|i| &values[i * width..(i + 1) * width]).copied().collect();
+        NDArray::from_slice(&moved, parts.data.shape().dims())?.to_context(context)?
+    }, other => return Err(Error::Internal(format!("a sparse array of {other}"))));
+    Ok(())
 }
 
 fn check_indices(indices: &[i64], bound: i64, what: &str) -> Result<()> {
     let ascending = indices.windows(2).all(|w| w[0] < w[1]);
-    ensure!(ascending, "the {what} indices of a sparse array must ascend without repetition: sort them first");
+    ensure!(ascending, "the {what} indices of a sparse array must ascend without repetition");
     if let (Some(first), Some(last)) = (indices.first(), indices.last()) {
         let wrong = if *first < 0 { first } else { last };
         ensure!(*first >= 0 && *last < bound, "{what} index {wrong} is outside 0 to {} (exclusive)", bound);
@@ -484,6 +519,20 @@ mod tests {
         assert!(message(csr(&[0, 1, 3], &[3, 0, 1], &[1.0, 2.0, 3.0])).contains("column index 3 is outside"));
         assert!(message(csr(&[0, 1, 3], &[0, 1, 1], &[1.0, 2.0, 3.0])).contains("without repetition"));
         assert!(message(csr(&[0, 1, 3], &[2, 0, 1], &[1.0, 2.0])).contains("2 values and 3 indices"));
+    }
+
+    #[test]
+    fn operators_see_sorted_indices() {
+        let a = csr(&[0, 2, 3], &[2, 0, 1], &[1.0, 2.0, 3.0]).unwrap().parts().unwrap();
+        assert_eq!(a.indices.to_vec::<i64>().unwrap(), [0, 2, 1]);
+        assert_eq!(a.data.to_vec::<f32>().unwrap(), [2.0, 1.0, 3.0]);
+        let rows = NDArray::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).unwrap();
+        let b = SparseArray::zeros(StorageType::RowSparse, &Shape::new(&[4, 2]), DType::F32, Context::default());
+        let b = b.unwrap();
+        b.set_values(&rows).unwrap();
+        b.set_indices(0, &vector(&[3i64, 1])).unwrap();
+        assert!(b.check_format().unwrap_err().to_string().contains("ascend"));
+        assert_eq!(b.parts().unwrap().data.to_vec::<f32>().unwrap(), [3.0, 4.0, 1.0, 2.0]);
     }
 
     #[test]

@@ -108,17 +108,27 @@ pub fn ravel<T: Load<i64> + Store<i64>>(coordinates: &[T], lengths: &[i64], out:
 ///
 /// # Panics
 /// If a length does not fit, or is not positive.
-pub fn unravel<T: Load<i64> + Store<i64>>(numbers: &[T], lengths: &[i64], out: &mut [T]) {
+pub fn unravel<T: Load<i64> + Store<i64> + Load<f64> + Store<f64>>(numbers: &[T], lengths: &[i64], out: &mut [T]) {
     let n = numbers.len();
     assert_eq!(out.len(), n * (lengths.len() + 1), "coordinates of {n} elements on {} axes", lengths.len() + 1);
     par::parallel_rows(out, n, 1, |axis, out| {
         let after: i64 = lengths[axis..].iter().product();
         let own = axis.checked_sub(1).map(|axis| lengths[axis]);
-        let mut lanes = [0i64; UNRAVELLED];
+        let mut lanes = [0.0; UNRAVELLED];
         for (out, numbers) in out.chunks_mut(UNRAVELLED).zip(numbers.chunks(UNRAVELLED)) {
             let lanes = &mut lanes[..numbers.len()];
-            T::load(numbers, lanes);
-            unravel_axis(lanes, after, own);
+            <T as Load<f64>>::load(numbers, lanes);
+            if unravel_axis(lanes, after as f64, own.map(|len| len as f64)) {
+                <T as Store<f64>>::store(lanes, out);
+                continue;
+            }
+            let mut lanes = [0i64; UNRAVELLED];
+            let lanes = &mut lanes[..numbers.len()];
+            <T as Load<i64>>::load(numbers, lanes);
+            for number in &mut *lanes {
+                let place = *number / after;
+                *number = own.map_or(place, |len| place % len);
+            }
             <T as Store<i64>>::store(lanes, out);
         }
     });
@@ -128,22 +138,20 @@ pub fn unravel<T: Load<i64> + Store<i64>>(numbers: &[T], lengths: &[i64], out: &
 const UNRAVELLED: usize = 512;
 
 crate::simd::per_isa! {
-    /// The coordinates along one axis, of length `own` unless it is the first; a step on it is `after` elements.
-    fn unravel_axis(numbers: &mut [i64], after: i64, own: Option<i64>) {
-        // Quotients in double precision are exact: those of such numbers are never so close below an integer that they round to it.
-        let small = numbers.iter().fold(0, |all, n| all | n.unsigned_abs()) < 1 << 30;
+    /// The coordinates along one axis, of length `own` unless it is the first; a step on it is `after` elements. Whether the numbers
+    /// are small enough for double precision: their quotients are never so close below an integer that they round to it.
+    fn unravel_axis(numbers: &mut [f64], after: f64, own: Option<f64>) -> bool {
+        let small = numbers.iter().fold(true, |small, n| small & (n.abs() < (1u64 << 52) as f64));
         if small {
-            let (step, turn) = (after as f64, own.unwrap_or(i64::MAX) as f64);
-            for number in numbers {
-                let place = (f64::from(*number as i32) / step).trunc();
-                *number = i64::from((place - (place / turn).trunc() * turn) as i32);
+            match own {
+                None => numbers.iter_mut().for_each(|number| *number = (number.trunc() / after).trunc()),
+                Some(turn) => numbers.iter_mut().for_each(|number| {
+                    let place = (number.trunc() / after).trunc();
+                    *number = place - (place / turn).trunc() * turn;
+                }),
             }
-            return;
         }
-        for number in numbers {
-            let place = *number / after;
-            *number = own.map_or(place, |len| place % len);
-        }
+        small
     }
 }
 

@@ -30,14 +30,33 @@ impl Levels {
     }
 }
 
-/// The nearest integer of the type, halves to even; NaN is 0.
-#[inline(always)]
-pub fn nearest<Q: Element>(x: f32) -> Q {
-    let x = x.round_ties_even();
-    match Q::DTYPE {
-        DType::U8 => Q::from_f32(x.clamp(0.0, 255.0)),
-        DType::I8 => Q::from_f32(x.clamp(-128.0, 127.0)),
-        _ => Q::from_f32(x),
+/// A type of the integers: `i8`, `u8`, `i32`.
+pub trait Quantum: Element {
+    /// The nearest integer of the type, halves to even; NaN is 0.
+    fn nearest(x: f32) -> Self;
+}
+
+macro_rules! byte {
+    ($t:ty) => {
+        impl Quantum for $t {
+            #[inline(always)]
+            fn nearest(x: f32) -> Self {
+                // Added to this number, a small one is rounded, and stands in the low bits: the conversion of a loop is one addition.
+                const ROUND: f32 = (3u32 << 22) as f32;
+                let x = if x.is_nan() { 0.0 } else { x };
+                (x.max(<$t>::MIN.into()).min(<$t>::MAX.into()) + ROUND).to_bits() as $t
+            }
+        }
+    };
+}
+
+byte!(i8);
+byte!(u8);
+
+impl Quantum for i32 {
+    #[inline(always)]
+    fn nearest(x: f32) -> Self {
+        x.round_ties_even() as i32
     }
 }
 
@@ -45,7 +64,7 @@ pub fn nearest<Q: Element>(x: f32) -> Q {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn quantize<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
+pub fn quantize<T: Element, Q: Quantum>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
     assert_eq!(x.len(), out.len(), "the result has another length");
     par::parallel_rows(out, GRAIN, 1, |chunk, out| {
         quantize_block(&x[chunk * GRAIN..], scale, shift, out);
@@ -53,9 +72,9 @@ pub fn quantize<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &m
 }
 
 crate::simd::per_isa! {
-    fn quantize_block<T: Element, Q: Element>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
+    fn quantize_block<T: Element, Q: Quantum>(x: &[T], scale: f32, shift: f32, out: &mut [Q]) {
         for (q, x) in out.iter_mut().zip(x) {
-            *q = nearest(x.to_f32() * scale + shift);
+            *q = Q::nearest(x.to_f32() * scale + shift);
         }
     }
 }
@@ -83,7 +102,7 @@ crate::simd::per_isa! {
 ///
 /// # Panics
 /// If the lengths differ.
-pub fn combine<T: Element, U: Element, Q: Element>(
+pub fn combine<T: Element, U: Element, Q: Quantum>(
     x: &[T],
     y: &[U],
     out: &mut [Q],
@@ -96,9 +115,9 @@ pub fn combine<T: Element, U: Element, Q: Element>(
 }
 
 crate::simd::per_isa! {
-    fn combine_block<T: Element, U: Element, Q: Element, F: Fn(f32, f32) -> f32>(x: &[T], y: &[U], out: &mut [Q], f: &F) {
+    fn combine_block<T: Element, U: Element, Q: Quantum, F: Fn(f32, f32) -> f32>(x: &[T], y: &[U], out: &mut [Q], f: &F) {
         for ((q, x), y) in out.iter_mut().zip(x).zip(y) {
-            *q = nearest(f(x.to_f32(), y.to_f32()));
+            *q = Q::nearest(f(x.to_f32(), y.to_f32()));
         }
     }
 }

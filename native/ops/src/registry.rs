@@ -12,6 +12,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::broadcast::EXPAND,
     crate::broadcast::BACKWARD,
     crate::contrib::ATTENTION,
+    crate::contrib::FUSED_ATTENTION,
     crate::contrib::DEFORMABLE,
     crate::contrib::DETECTION,
     crate::contrib::MASK,

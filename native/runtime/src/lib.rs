@@ -11,10 +11,11 @@ pub mod passes;
 pub mod predict;
 pub mod profiler;
 pub mod random;
-pub mod semantics;
 mod subgraph;
 pub mod symbol;
 pub mod symbol_infer;
+
+pub use ferromx_core::semantics;
 
 /// The version that files and `MXGetVersion` give: 1.9.1.
 pub const MXNET_VERSION: i32 = 10901;

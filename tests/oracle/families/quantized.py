@@ -44,6 +44,8 @@ def conversions():
     for kind in ("int8", "uint8"):
         yield OpCase("_contrib_quantize_v2", [integers((2, 3), kind)],
                      {"out_type": kind, "min_calib_range": -1, "max_calib_range": 2}, why="integers already")
+        for given in ("int8", "uint8"):
+            yield OpCase("_contrib_quantize_v2", [integers((2, 3), given)], {"out_type": kind}, why="integers already")
     yield OpCase("_contrib_requantize", [integers((2, 3)), number(-3), number(3)], why="8 bits already")
 
 

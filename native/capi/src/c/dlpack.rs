@@ -133,7 +133,9 @@ fn take_over(tensor: *mut DLManagedTensor, transient: bool) -> Result<NDArray> {
         let (code, bits, lanes) = (t.dtype_code, t.dtype_bits, t.dtype_lanes);
         Error::Unsupported(format!("DLPack type (code {code}, {bits} bits, {lanes} lanes) has no counterpart here"))
     })?;
-    let dims = slice(t.shape.cast_const(), usize::try_from(t.ndim).unwrap_or(0), "shape")?;
+    let rank = usize::try_from(t.ndim)
+        .map_err(|_| Error::value(format!("a DLPack tensor of {} dimensions: there cannot be less than 0", t.ndim)))?;
+    let dims = slice(t.shape.cast_const(), rank, "shape")?;
     ensure!(dims.iter().all(|d| *d >= 0), "the DLPack shape {} has negative dimensions", Shape::new(dims));
     check_strides(dims, t.strides)?;
     let shape = Shape::new(dims);

@@ -1,9 +1,8 @@
 //! Overlaps of boxes, boxes relative to anchors, and matching by scores.
 
 use crate::float::{Accum, Real};
-use crate::par;
+use crate::par::{self, with_scratch};
 use crate::sort::{self, Order, SortKey};
-use num_traits::Float;
 
 use super::wide;
 
@@ -103,27 +102,45 @@ pub fn box_encode<T: Real>(
 ) {
     let per_example = samples.len().checked_div(examples).unwrap_or(0).max(1);
     let refs_each = refs.len().checked_div(4 * examples).unwrap_or(0);
-    let (means, stds) = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));
-    par::parallel_rows2((targets, 4), (masks, 4), GRAIN, |i, target, mask| {
-        let at = T::Acc::of(matches[i]).wide();
-        let positive = T::Acc::of(samples[i]).wide() > 0.5 && at >= 0.0 && (at as usize) < refs_each;
-        mask.fill(if positive { T::from_f32(1.0) } else { T::default() });
-        if !positive {
-            return target.fill(T::default());
-        }
-        let reference = &refs[4 * (i / per_example * refs_each + at as usize)..];
-        let anchor = BoxFormat::Center.of_corners(wide::<T::Acc, T>(&anchors[4 * i..]));
-        let wanted = BoxFormat::Center.of_corners(wide::<T::Acc, T>(reference));
-        let codes = [
-            (wanted[0] - anchor[0]) / anchor[2],
-            (wanted[1] - anchor[1]) / anchor[3],
-            (wanted[2] / anchor[2]).ln(),
-            (wanted[3] / anchor[3]).ln(),
-        ];
-        for (k, code) in codes.into_iter().enumerate() {
-            target[k] = ((code - means[k]) / stds[k]).store();
-        }
+    let means_stds = (wide::<T::Acc, T>(means), wide::<T::Acc, T>(stds));
+    par::parallel_rows2((targets, 4 * GRAIN), (masks, 4 * GRAIN), 1, |chunk, targets, masks| {
+        let first = chunk * GRAIN;
+        // The boxes of the example in which the chunk begins, and how many samples of it are left.
+        let (mut boxes, mut left) = (first / per_example * refs_each, per_example - first % per_example);
+        with_scratch(targets.len(), |codes: &mut [T::Acc]| {
+            let rows = codes.as_chunks_mut::<4>().0.iter_mut().zip(masks.as_chunks_mut::<4>().0);
+            for (i, (code, mask)) in (first..).zip(rows) {
+                if left == 0 {
+                    (boxes, left) = (boxes + refs_each, per_example);
+                }
+                left -= 1;
+                let at = T::Acc::of(matches[i]).wide();
+                let positive = T::Acc::of(samples[i]).wide() > 0.5 && at >= 0.0 && (at as usize) < refs_each;
+                *mask = [if positive { T::from_f32(1.0) } else { T::default() }; 4];
+                let reference = if positive { &refs[4 * (boxes + at as usize)..] } else { &anchors[4 * i..] };
+                let anchor = BoxFormat::Center.of_corners(wide::<T::Acc, T>(&anchors[4 * i..]));
+                let wanted = BoxFormat::Center.of_corners(wide::<T::Acc, T>(reference));
+                let (x, y) = (wanted[0] - anchor[0], wanted[1] - anchor[1]);
+                *code = [x / anchor[2], y / anchor[3], wanted[2] / anchor[2], wanted[3] / anchor[3]];
+            }
+            finish_codes(codes, means_stds, (masks, targets));
+        });
     });
+}
+
+crate::simd::per_isa! {
+    /// Takes the logarithms of the ratios of sizes, and scales all codes. Samples that have no mask get zeros.
+    fn finish_codes<T: Real>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
+        let (means, stds) = means_stds;
+        let rows = codes.as_chunks::<4>().0.iter().zip(out.0.as_chunks::<4>().0).zip(out.1.as_chunks_mut::<4>().0);
+        for ((code, mask), target) in rows {
+            for k in 0..4 {
+                let code = if k < 2 { code[k] } else { code[k].logarithm() };
+                let code = (code - means[k]) / stds[k];
+                target[k] = if mask[k].to_f32() > 0.0 { code.store() } else { T::default() };
+            }
+        }
+    }
 }
 
 /// How [`box_decode`] turns codes into boxes.

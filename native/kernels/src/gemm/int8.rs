@@ -14,21 +14,35 @@ const PARALLEL_WORK: usize = 1 << 18;
 
 /// `i8` and `u8`.
 pub trait Byte: Copy + Send + Sync + 'static {
+    /// Whether there are negative values.
+    const SIGNED: bool;
     /// The value.
     fn wide(self) -> i32;
+    /// Its bits.
+    fn bits(self) -> u8;
 }
 
 impl Byte for i8 {
+    const SIGNED: bool = true;
     #[inline(always)]
     fn wide(self) -> i32 {
         i32::from(self)
     }
+    #[inline(always)]
+    fn bits(self) -> u8 {
+        self.cast_unsigned()
+    }
 }
 
 impl Byte for u8 {
+    const SIGNED: bool = false;
     #[inline(always)]
     fn wide(self) -> i32 {
         i32::from(self)
+    }
+    #[inline(always)]
+    fn bits(self) -> u8 {
+        self
     }
 }
 
@@ -40,6 +54,10 @@ impl Byte for u8 {
 pub fn gemm_int8<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32>) {
     let (m, n) = (c.rows(), c.cols());
     assert!(a.len() == m * k && b.len() == n * k, "shapes do not fit: ({m}, {k}) times ({n}, {k}) transposed");
+    #[cfg(target_arch = "x86_64")]
+    if crate::simd::vnni::available() && (A::SIGNED || B::SIGNED) && m * n * k > 0 {
+        return vnni::multiply(a, b, k, c);
+    }
     let block = if m * n * k < PARALLEL_WORK { m.max(n).max(1) } else { BLOCK };
     par::parallel_blocks(c, block, block, |row, col, mut c| {
         for j in (0..c.cols()).step_by(COLS) {
@@ -55,6 +73,81 @@ pub fn gemm_int8<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32
             }
         }
     });
+}
+
+/// The product by instructions that take unsigned bytes on one side and signed ones on the other.
+#[cfg(target_arch = "x86_64")]
+mod vnni {
+    use super::{Byte, PARALLEL_WORK};
+    use crate::par::{self, MatMut, with_scratch};
+    use crate::simd::per_isa;
+    use crate::simd::vnni::{GROUP, LANES, Panels, multiply as multiply_panels};
+
+    /// Rows of a parallel block; its columns are two panels.
+    const BLOCK: usize = 64;
+    /// What makes a signed byte unsigned: 128 more, which the sums have to lose again.
+    const SHIFT: u8 = 0x80;
+
+    pub(super) fn multiply<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32>) {
+        let (m, n) = (c.rows(), c.cols());
+        let (groups, panels) = (k.div_ceil(GROUP), n.div_ceil(LANES));
+        let (row, panel) = (groups * GROUP, groups * GROUP * LANES);
+        let shifted = A::SIGNED && B::SIGNED;
+        with_scratch(m * row + panels * panel, |bytes: &mut [u8]| {
+            with_scratch(panels * LANES, |init: &mut [i32]| {
+                let (rows, columns) = bytes.split_at_mut(m * row);
+                let work = if m * n * k < PARALLEL_WORK { m.max(n) } else { BLOCK };
+                par::parallel_rows(rows, row, work, |i, to| copy_row(&a[i * k..(i + 1) * k], shifted, to));
+                par::parallel_rows2(
+                    (&mut *columns, panel),
+                    (&mut *init, LANES),
+                    work.div_ceil(LANES),
+                    |i, to, init| {
+                        let first = i * LANES;
+                        to.fill(0);
+                        init.fill(0);
+                        for (lane, init) in init.iter_mut().enumerate().take(n - first) {
+                            let column = &b[(first + lane) * k..(first + lane + 1) * k];
+                            copy_column(column, lane, to);
+                            if shifted {
+                                *init =
+                                    column.iter().fold(0i32, |sum, b| sum.wrapping_sub(b.wide() * i32::from(SHIFT)));
+                            }
+                        }
+                    },
+                );
+                let (rows, columns, init) = (&*rows, &*columns, &*init);
+                par::parallel_blocks(c, work, 2 * LANES, |i, j, c| {
+                    let first = j / LANES;
+                    let data = &columns[first * panel..panels.min(first + 2) * panel];
+                    let panels = Panels { data, groups, init: &init[first * LANES..], signed: B::SIGNED };
+                    multiply_panels(&rows[i * row..(i + c.rows()) * row], panels, c);
+                });
+            });
+        });
+    }
+
+    per_isa! {
+        /// The bits of a row, with zeros behind.
+        fn copy_row<A: Byte>(from: &[A], shifted: bool, to: &mut [u8]) {
+            let shift = if shifted { SHIFT } else { 0 };
+            let (bytes, rest) = to.split_at_mut(from.len());
+            bytes.iter_mut().zip(from).for_each(|(to, from)| *to = from.bits() ^ shift);
+            rest.fill(0);
+        }
+    }
+
+    /// The bits of a column, group by group, to its lane of a panel.
+    fn copy_column<B: Byte>(from: &[B], lane: usize, to: &mut [u8]) {
+        let (groups, tail) = from.as_chunks::<GROUP>();
+        let mut places = to.as_chunks_mut::<{ GROUP * LANES }>().0.iter_mut();
+        for (from, to) in groups.iter().zip(&mut places) {
+            to[lane * GROUP..(lane + 1) * GROUP].copy_from_slice(&from.map(B::bits));
+        }
+        if let Some(to) = places.next() {
+            to[lane * GROUP..].iter_mut().zip(tail).for_each(|(to, from)| *to = from.bits());
+        }
+    }
 }
 
 /// The products of all rows of a block, of up to [`SHORT`] elements, with up to [`COLS`] columns from number `j` on.
@@ -140,6 +233,17 @@ mod tests {
                     assert_eq!(i64::from(c[i * n + j]), want);
                 }
             }
+            let signed: Vec<i8> = a.iter().map(|a| a.cast_signed()).collect();
+            gemm_int8(&signed, &b, k, MatMut::row_major(&mut c, m, n));
+            for (at, sum) in c.iter().enumerate() {
+                let (i, j) = (at / n, at % n);
+                let want: i64 = (0..k).map(|p| i64::from(signed[i * k + p]) * i64::from(b[j * k + p])).sum();
+                assert_eq!(i64::from(*sum), want);
+            }
+            let mut transposed = vec![7; m * n];
+            gemm_int8(&b, &a, k, MatMut::row_major(&mut transposed, n, m));
+            gemm_int8(&a, &b, k, MatMut::row_major(&mut c, m, n));
+            assert!((0..m * n).all(|at| c[at] == transposed[at % n * m + at / n]));
         }
     }
 }

@@ -54,6 +54,13 @@ pub fn gray_mean<T: Element>(picture: &[T], channels: usize) -> f32 {
 /// # Panics
 /// If the lengths differ.
 pub fn adjust<T: Element>(src: Option<&[T]>, channels: usize, change: Change, dst: &mut [T]) {
+    if let (Some(src), 3, Change::Saturation(_) | Change::Hue(_) | Change::Shift(_)) = (src, channels, change) {
+        assert_eq!(src.len(), dst.len(), "the result has another size");
+        return par::parallel_rows(dst, GRAIN * 3, 1, |chunk, part| {
+            part.copy_from_slice(&src[chunk * GRAIN * 3..][..part.len()]);
+            change_pixels(part, change);
+        });
+    }
     if let Some(src) = src {
         dst.copy_from_slice(src);
     }
@@ -87,6 +94,13 @@ crate::simd::per_isa! {
 crate::simd::per_isa! {
     /// Changes pixels of three channels, [`SIDE`] at a time.
     fn change_pixels<T: Element>(picture: &mut [T], change: Change) {
+        if let Change::Shift(color) = change {
+            let colors: [f32; 3 * SIDE] = std::array::from_fn(|i| color[i % 3]);
+            for part in picture.chunks_mut(3 * SIDE) {
+                part.iter_mut().zip(&colors).for_each(|(x, color)| *x = saturate(x.to_f32() + color));
+            }
+            return;
+        }
         let (mut r, mut g, mut b) = ([0f32; SIDE], [0f32; SIDE], [0f32; SIDE]);
         for part in picture.chunks_mut(3 * SIDE) {
             for (i, pixel) in part.as_chunks::<3>().0.iter().enumerate() {
@@ -100,8 +114,7 @@ crate::simd::per_isa! {
                         pixel.map(|x| factor * x + rest)
                     }
                     Change::Hue(turn) => turn_hue(pixel, turn),
-                    Change::Shift(color) => [pixel[0] + color[0], pixel[1] + color[1], pixel[2] + color[2]],
-                    Change::Brightness(_) | Change::Contrast(_) => pixel,
+                    Change::Shift(_) | Change::Brightness(_) | Change::Contrast(_) => pixel,
                 };
             }
             for (i, pixel) in part.as_chunks_mut::<3>().0.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! Eigenvalues and eigenvectors of general real matrices.
 
-use super::lq::reflector;
+use super::reflections::reflector;
 use super::{Scalar, axpy, dot};
 use crate::par::with_scratch;
 

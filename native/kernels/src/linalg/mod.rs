@@ -3,10 +3,13 @@
 //! Products are those of [`crate::gemm`]: the factorisations work in blocks, so that nearly all of their operations are
 //! products. Batches are the caller's loop: see [`for_each_matrix`].
 
+mod bidiagonal;
 mod cholesky;
 mod general;
 mod lq;
 mod lu;
+mod reflections;
+mod rotations;
 mod svd;
 mod symmetric;
 #[cfg(test)]
@@ -79,44 +82,48 @@ pub fn transpose<T: Scalar>(a: &[T], rows: usize, cols: usize, out: &mut [T]) {
 /// Partial sums of a [`dot`] product.
 const SUMS: usize = 16;
 
+/// The sum of partial sums, of which there are a power of two.
+#[inline(always)]
+fn total<T: Scalar, const N: usize>(sums: &[T; N]) -> T {
+    let mut sums = *sums;
+    let mut half = N / 2;
+    while half > 0 {
+        for k in 0..half {
+            let other = sums[k + half];
+            sums[k] += other;
+        }
+        half /= 2;
+    }
+    sums[0]
+}
+
 per_isa! {
     /// The sum of `x[i] * y[i]`.
     fn dot<T: Scalar>(x: &[T], y: &[T]) -> T {
+        let n = x.len().min(y.len());
+        let (x, y) = (&x[..n], &y[..n]);
         let mut sums = [T::zero(); SUMS];
-        let (xs, ys) = (x.as_chunks::<SUMS>(), y.as_chunks::<SUMS>());
-        for (x, y) in xs.0.iter().zip(ys.0) {
+        for i in 0..n / SUMS {
+            let (x, y) = (&x[i * SUMS..(i + 1) * SUMS], &y[i * SUMS..(i + 1) * SUMS]);
             for k in 0..SUMS {
                 sums[k] += x[k] * y[k];
             }
         }
-        let mut half = SUMS / 2;
-        while half > 0 {
-            for k in 0..half {
-                let other = sums[k + half];
-                sums[k] += other;
-            }
-            half /= 2;
+        let mut sum = total(&sums);
+        for k in n / SUMS * SUMS..n {
+            sum += x[k] * y[k];
         }
-        xs.1.iter().zip(ys.1).fold(sums[0], |sum, (x, y)| sum + *x * *y)
+        sum
     }
 }
 
 per_isa! {
     /// `y += a * x`.
     fn axpy<T: Scalar>(a: T, x: &[T], y: &mut [T]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y += a * *x;
-        }
-    }
-}
-
-per_isa! {
-    /// Turns pairs of elements: (c x - s y, s x + c y).
-    fn turn<T: Scalar>(x: &mut [T], y: &mut [T], c: T, s: T) {
-        for (x, y) in x.iter_mut().zip(y) {
-            let (u, v) = (*x, *y);
-            *x = c * u - s * v;
-            *y = s * u + c * v;
+        let n = x.len().min(y.len());
+        let (x, y) = (&x[..n], &mut y[..n]);
+        for k in 0..n {
+            y[k] += a * x[k];
         }
     }
 }

@@ -1,19 +1,21 @@
 //! The singular value decomposition.
 
-use super::{Scalar, axpy, dot, transpose, turn};
-use crate::par::with_scratch;
-
-/// Sweeps over all pairs of rows; about ten are usual in double precision.
-const MAX_SWEEPS: usize = 60;
+use super::bidiagonal::{Bidiagonal, bidiagonal};
+use super::lq::lq;
+use super::reflections::Reflections;
+use super::rotations::Rotations;
+use super::{Scalar, transpose};
+use crate::gemm::{MatMut, MatRef, gemm};
+use crate::par::{List, with_scratch};
 
 /// The decomposition A = U diag(s) V of a matrix of `m` x `n` elements: with k the smaller of m and n, U of `m` x `k` elements has
 /// orthonormal columns, V of `k` x `n` elements orthonormal rows, and the singular values decrease.
 ///
-/// Rotations make the rows of A orthogonal pair by pair (one-sided Jacobi; Demmel and Veselić, Jacobi's method is more accurate than
-/// QR, 1992).
+/// The LQ factorisation makes the matrix square, Householder reflections make it bidiagonal, and implicit QR sweeps diagonal (Golub
+/// and Van Loan, Matrix Computations, 8.6; Demmel and Kahan, Accurate singular values of bidiagonal matrices, 1990).
 ///
 /// # Errors
-/// The number of sweeps, if they do not converge, as with NaN and infinities.
+/// The number of a singular value that does not converge, as with NaN and infinities.
 ///
 /// # Panics
 /// If a length does not fit.
@@ -21,124 +23,68 @@ pub fn svd<T: Scalar>(a: &[T], m: usize, n: usize, u: &mut [T], s: &mut [T], v: 
     let k = m.min(n);
     assert_eq!((a.len(), u.len()), (m * n, m * k), "a matrix of {m} x {n} elements and its left vectors");
     assert_eq!((s.len(), v.len()), (k, k * n), "the singular values and right vectors of {m} x {n} elements");
-    with_scratch(m * n + k * k, |work: &mut [T]| {
-        let (rows, rotation) = work.split_at_mut(m * n);
+    if k == 0 {
+        return Ok(());
+    }
+    let wide = m.max(n);
+    with_scratch(k * (2 * wide + 3 * k), |work: &mut [T]| {
+        let (q, work) = work.split_at_mut(k * wide);
+        let (long, work) = work.split_at_mut(k * wide);
+        let (square, work) = work.split_at_mut(k * k);
+        let (left, right) = work.split_at_mut(k * k);
         if m <= n {
-            rows.copy_from_slice(a);
-            orthogonalize(rows, n, rotation, s)?;
-            v.copy_from_slice(rows);
-            transpose(rotation, k, k, u);
+            q.copy_from_slice(a);
         } else {
-            transpose(a, m, n, rows);
-            orthogonalize(rows, m, rotation, s)?;
-            transpose(rows, k, m, u);
-            v.copy_from_slice(rotation);
+            transpose(a, m, n, q);
         }
+        if wide > k {
+            lq(q, k, wide, square);
+        } else {
+            square.copy_from_slice(q);
+        }
+        square_svd(square, k, left, s, right)?;
+        let long = if wide > k {
+            let (of_square, q) = (MatRef::row_major(right, k, k), MatRef::row_major(q, k, wide));
+            gemm(T::one(), of_square, q, T::zero(), MatMut::row_major(long, k, wide));
+            long
+        } else {
+            right
+        };
+        let (left, right) = if m <= n { (left, long) } else { (long, left) };
+        transpose(left, k, m, u);
+        v.copy_from_slice(right);
         Ok(())
     })
 }
 
-/// Takes rows of `n` elements to orthonormal ones times the values `s`, which decrease, and writes the rotation R for which R A = s
-/// times rows.
-fn orthogonalize<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], s: &mut [T]) -> Result<(), usize> {
-    let k = s.len();
-    rotation.fill(T::zero());
-    (0..k).for_each(|i| rotation[i * k + i] = T::one());
-    for sweep in 0.. {
-        // The squares of the lengths change with every rotation and would drift away in the end.
-        s.iter_mut().zip(rows.chunks_exact(n)).for_each(|(s, row)| *s = dot(row, row));
-        let mut rotated = false;
-        for p in 0..k {
-            for q in p + 1..k {
-                rotated |= rotate_pair(rows, n, rotation, s, (p, q));
-            }
+/// A = left^T diag(s) right for a matrix of n x n elements, which is overwritten. The vectors are rows.
+fn square_svd<T: Scalar>(a: &mut [T], n: usize, left: &mut [T], s: &mut [T], right: &mut [T]) -> Result<(), usize> {
+    with_scratch(2 * n * n + 3 * n, |work: &mut [T]| {
+        let (columns, work) = work.split_at_mut(n * n);
+        let (rows, work) = work.split_at_mut(n * n);
+        let (beside, factors) = work.split_at_mut(n);
+        bidiagonal(a, columns, s, beside, factors);
+        let (of_columns, of_rows) = factors.split_at(n);
+        Reflections { v: columns, n, offset: 0, factors: of_columns }.product(n, left);
+        Reflections { v: a, n, offset: 1, factors: of_rows }.product(n - 1, rows);
+        let (mut of_left, mut of_right) = (Rotations::new(left, n), Rotations::new(rows, n));
+        Bidiagonal { d: s, e: &mut beside[..n - 1], left: &mut of_left, right: &mut of_right }.diagonalize()?;
+        of_left.apply();
+        of_right.apply();
+        for (s, row) in s.iter_mut().zip(rows.chunks_exact_mut(n)).filter(|(s, _)| s.is_sign_negative()) {
+            *s = -*s;
+            row.iter_mut().for_each(|x| *x = -*x);
         }
-        if !rotated {
-            break;
+        let mut order: List<(usize, T)> = s.iter().copied().enumerate().collect();
+        order.sort_by(|x, y| y.1.partial_cmp(&x.1).unwrap_or(std::cmp::Ordering::Equal));
+        for (i, &(from, value)) in order.iter().enumerate() {
+            s[i] = value;
+            right[i * n..(i + 1) * n].copy_from_slice(&rows[from * n..(from + 1) * n]);
         }
-        if sweep == MAX_SWEEPS {
-            return Err(sweep);
+        for (to, &(from, _)) in rows.chunks_exact_mut(n).zip(order.iter()) {
+            to.copy_from_slice(&left[from * n..(from + 1) * n]);
         }
-    }
-    for (i, s) in s.iter_mut().enumerate() {
-        let row = &rows[i * n..(i + 1) * n];
-        *s = dot(row, row).sqrt();
-    }
-    if s.iter().any(|s| !s.is_finite()) {
-        return Err(0);
-    }
-    sort(rows, n, rotation, s);
-    normalize(rows, n, s);
-    Ok(())
-}
-
-/// Two of the rows of `n` elements.
-fn pair<T>(rows: &mut [T], n: usize, (p, q): (usize, usize)) -> (&mut [T], &mut [T]) {
-    let (upper, lower) = rows.split_at_mut(q * n);
-    (&mut upper[p * n..(p + 1) * n], &mut lower[..n])
-}
-
-/// Makes two rows orthogonal, of whose lengths the squares are known; whether they were not before.
-fn rotate_pair<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], squares: &mut [T], at: (usize, usize)) -> bool {
-    let (x, y) = pair(rows, n, at);
-    let (xx, yy, xy) = (squares[at.0], squares[at.1], dot(x, y));
-    // The product of two rows is not known any better than this.
-    let bound = T::epsilon() * T::from(n).unwrap_or(T::one()).sqrt();
-    if xy == T::zero() || xy.abs() <= bound * (xx * yy).sqrt() {
-        return false;
-    }
-    let zeta = (yy - xx) / (xy + xy);
-    let t = T::one() / (zeta.abs() + zeta.hypot(T::one()));
-    let t = if zeta < T::zero() { -t } else { t };
-    let c = T::one() / t.hypot(T::one());
-    turn(x, y, c, c * t);
-    (squares[at.0], squares[at.1]) = (xx - t * xy, yy + t * xy);
-    let (x, y) = pair(rotation, squares.len(), at);
-    turn(x, y, c, c * t);
-    // Rotations below the precision of the numbers change nothing any more.
-    t.abs() > T::epsilon()
-}
-
-/// Sorts the values in decreasing order, and the rows with them.
-fn sort<T: Scalar>(rows: &mut [T], n: usize, rotation: &mut [T], s: &mut [T]) {
-    let k = s.len();
-    for i in 0..k {
-        let largest = (i..k).fold(i, |best, j| if s[j] > s[best] { j } else { best });
-        if largest != i {
-            s.swap(i, largest);
-            let (x, y) = pair(rows, n, (i, largest));
-            x.swap_with_slice(y);
-            let (x, y) = pair(rotation, k, (i, largest));
-            x.swap_with_slice(y);
-        }
-    }
-}
-
-/// Divides the rows by their lengths. Rows of nothing but rounding errors become any that are orthogonal to the others.
-fn normalize<T: Scalar>(rows: &mut [T], n: usize, s: &mut [T]) {
-    let tiny = s.first().map_or(T::zero(), |s| *s * T::epsilon() * T::epsilon());
-    for (i, value) in s.iter_mut().enumerate() {
-        let (done, rest) = rows.split_at_mut(i * n);
-        let row = &mut rest[..n];
-        if *value > tiny {
-            row.iter_mut().for_each(|x| *x /= *value);
-            continue;
-        }
-        *value = T::zero();
-        // One of the unit vectors has a large part that is orthogonal to the rows before.
-        for unit in 0..n {
-            row.fill(T::zero());
-            row[unit] = T::one();
-            for _ in 0..2 {
-                for other in done.chunks_exact(n) {
-                    axpy(-dot(other, row), other, row);
-                }
-            }
-            let length = dot(row, row).sqrt();
-            if length * length * (T::one() + T::one()) * T::from(n).unwrap_or(T::one()) >= T::one() {
-                row.iter_mut().for_each(|x| *x /= length);
-                break;
-            }
-        }
-    }
+        left.copy_from_slice(rows);
+        Ok(())
+    })
 }

@@ -1,10 +1,16 @@
 //! Eigenvalues and eigenvectors of symmetric matrices.
 
-use super::{Scalar, axpy, dot, turn};
-use crate::par::{parallel_rows, with_scratch};
+use super::reflections::{Reflections, reflector};
+use super::rotations::Rotations;
+use super::{Scalar, axpy, dot, total};
+use crate::par::{List, parallel_rows2, with_scratch};
+use crate::simd::multiversion::per_isa;
 
 /// Steps for one eigenvalue; two or three are usual.
 const MAX_STEPS: usize = 60;
+
+/// Rows of a parallel chunk.
+const ROWS: usize = 128;
 
 /// Replaces the symmetric matrix A of `n` x `n` elements, of which only the lower triangle is read, by U with orthonormal rows, and
 /// writes the eigenvalues in increasing order, so that A = U^T diag(values) U: row i of U is the eigenvector of value i. The element
@@ -28,62 +34,95 @@ pub fn symmetric_eigen<T: Scalar>(a: &mut [T], n: usize, values: &mut [T]) -> Re
         let (rows, rest) = work.split_at_mut(n * n);
         let (beside, factors) = rest.split_at_mut(n);
         tridiagonal(a, n, values, beside, factors);
-        reflections(a, n, factors, rows);
-        diagonalize(values, beside, rows, n)?;
+        Reflections { v: a, n, offset: 1, factors }.product(n - 1, rows);
+        let mut rotations = Rotations::new(rows, n);
+        diagonalize(values, beside, &mut rotations)?;
+        rotations.apply();
         sorted(values, rows, n, a);
         Ok(())
     })
 }
 
-/// The product of the reflections, whose vectors lie in the rows of A behind the diagonal, from the last to the first.
-fn reflections<T: Scalar>(a: &[T], n: usize, factors: &[T], rows: &mut [T]) {
-    rows.fill(T::zero());
-    (0..n).for_each(|i| rows[i * n + i] = T::one());
-    for k in (0..n - 1).rev() {
-        let (v, t) = (&a[k * n + k + 1..(k + 1) * n], factors[k]);
-        if t != T::zero() {
-            parallel_rows(rows, n, (1 << 14) / n, |_, row| {
-                let along = dot(v, &row[k + 1..]) * t;
-                axpy(-along, v, &mut row[k + 1..]);
-            });
-        }
-    }
-}
-
 /// Takes A to tridiagonal form: its diagonal, what lies beside it, and the factors of the reflections, whose vectors replace the
-/// rows of A behind the diagonal.
+/// rows of A behind the diagonal. The lower triangle is neither read nor written.
+///
+/// A reflection with vector v takes A to A - v w^T - w v^T, where w comes from A v. Both are done in one pass over A: the update for
+/// the last reflection and the product for the next one, whose vector comes from a row that is updated before.
 fn tridiagonal<T: Scalar>(a: &mut [T], n: usize, diagonal: &mut [T], beside: &mut [T], factors: &mut [T]) {
-    with_scratch(n, |w: &mut [T]| {
+    with_scratch(n * (3 + n.div_ceil(ROWS)), |work: &mut [T]| {
+        let (mut v, work) = work.split_at_mut(n);
+        let (w, work) = work.split_at_mut(n);
+        let (mut next, products) = work.split_at_mut(n);
+        v.fill(T::zero());
+        w.fill(T::zero());
         for k in 0..n {
             let (done, rest) = a.split_at_mut((k + 1) * n);
-            let row = &mut done[k * n..];
-            diagonal[k] = row[k];
-            let v = &mut row[k + 1..];
-            if v.is_empty() {
+            let row = &mut done[k * n + k..];
+            axpy(-v[k], &w[k..], row);
+            axpy(-w[k], &v[k..], row);
+            diagonal[k] = row[0];
+            if k + 1 == n {
                 break;
             }
-            factors[k] = super::lq::reflector(v);
-            beside[k] = v[0];
-            v[0] = T::one();
-            let (v, t, w) = (&*v, factors[k], &mut w[..n - k - 1]);
-            if t == T::zero() {
-                continue;
-            }
-            parallel_rows(w, 1, (1 << 14) / n, |i, w| w[0] = dot(v, &rest[i * n + k + 1..(i + 1) * n]) * t);
-            let half = dot(v, w) * t / (T::one() + T::one());
-            axpy(-half, v, w);
-            let w = &*w;
-            parallel_rows(rest, n, (1 << 14) / n, |i, row| {
-                axpy(-v[i], w, &mut row[k + 1..]);
-                axpy(-w[i], v, &mut row[k + 1..]);
+            factors[k] = reflector(&mut row[1..]);
+            beside[k] = row[1];
+            next[k + 1] = T::one();
+            next[k + 2..].copy_from_slice(&row[2..]);
+            let (x, y, z) = (&*v, &*w, &*next);
+            parallel_rows2((rest, ROWS * n), (&mut *products, n), 1, |chunk, rows, product| {
+                product.fill(T::zero());
+                for (i, row) in (k + 1 + chunk * ROWS..).zip(rows.chunks_exact_mut(n)) {
+                    let along = update_and_multiply(&mut row[i..], &x[i..], &y[i..], &z[i..], &mut product[i..]);
+                    product[i] += along;
+                }
             });
+            std::mem::swap(&mut v, &mut next);
+            let (v, w) = (&v[k + 1..], &mut w[k + 1..]);
+            w.fill(T::zero());
+            for product in products.chunks_exact(n).take((n - k - 1).div_ceil(ROWS)) {
+                axpy(factors[k], &product[k + 1..], w);
+            }
+            let half = dot(v, w) * factors[k] / (T::one() + T::one());
+            axpy(-half, v, w);
         }
     });
 }
 
-/// Takes a tridiagonal matrix to diagonal form by rotations, which it applies to neighbouring `rows` too.
-fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut [T], n: usize) -> Result<(), usize> {
-    let two = T::one() + T::one();
+per_isa! {
+    /// With the upper triangle's row, from the diagonal on: `row -= x[0] y + y[0] x`; adds what the elements behind the diagonal give for
+    /// the product with z to the other elements of `product`, and returns what the row gives for its own.
+    fn update_and_multiply<T: Scalar>(row: &mut [T], x: &[T], y: &[T], z: &[T], product: &mut [T]) -> T {
+        const LANES: usize = 32;
+        let n = row.len();
+        let (x, y, z, product) = (&x[..n], &y[..n], &z[..n], &mut product[..n]);
+        let (x0, y0, z0) = (x[0], y[0], z[0]);
+        row[0] -= x0 * y0 + y0 * x0;
+        let mut sums = [T::zero(); LANES];
+        let blocks = (n - 1) / LANES;
+        for i in 0..blocks {
+            let at = 1 + i * LANES..1 + (i + 1) * LANES;
+            let (row, product) = (&mut row[at.clone()], &mut product[at.clone()]);
+            let (x, y, z) = (&x[at.clone()], &y[at.clone()], &z[at]);
+            for k in 0..LANES {
+                let a = row[k] - x0 * y[k] - y0 * x[k];
+                row[k] = a;
+                product[k] += z0 * a;
+                sums[k] += z[k] * a;
+            }
+        }
+        let mut sum = total(&sums);
+        for k in 1 + blocks * LANES..n {
+            row[k] -= x0 * y[k] + y0 * x[k];
+            product[k] += z0 * row[k];
+            sum += z[k] * row[k];
+        }
+        sum + row[0] * z0
+    }
+}
+
+/// Takes a tridiagonal matrix to diagonal form by rotations, which it applies to neighbouring rows too.
+fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut Rotations<'_, T>) -> Result<(), usize> {
+    let (n, two) = (d.len(), T::one() + T::one());
     e[n - 1] = T::zero();
     for l in 0..n {
         for step in 0.. {
@@ -117,7 +156,7 @@ fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut [T], n: usize) ->
                 p = s * turned;
                 d[i + 1] = shifted + p;
                 g = c * turned - b;
-                rotate(rows, n, i, c, s);
+                rows.rotate(i, c, -s);
             }
             if whole {
                 d[l] -= p;
@@ -129,19 +168,12 @@ fn diagonalize<T: Scalar>(d: &mut [T], e: &mut [T], rows: &mut [T], n: usize) ->
     Ok(())
 }
 
-/// Rotates rows i and i + 1.
-fn rotate<T: Scalar>(rows: &mut [T], n: usize, i: usize, c: T, s: T) {
-    let (upper, lower) = rows[i * n..(i + 2) * n].split_at_mut(n);
-    turn(upper, lower, c, s);
-}
-
 /// Sorts values, and writes their rows in the same order, each with its largest element positive.
 fn sorted<T: Scalar>(values: &mut [T], rows: &[T], n: usize, out: &mut [T]) {
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|i, j| values[*i].partial_cmp(&values[*j]).unwrap_or(std::cmp::Ordering::Equal));
-    let old = values.to_vec();
-    for ((value, out), &from) in values.iter_mut().zip(out.chunks_exact_mut(n)).zip(&order) {
-        *value = old[from];
+    let mut order: List<(usize, T)> = values.iter().copied().enumerate().collect();
+    order.sort_by(|x, y| x.1.partial_cmp(&y.1).unwrap_or(std::cmp::Ordering::Equal));
+    for ((value, out), &(from, old)) in values.iter_mut().zip(out.chunks_exact_mut(n)).zip(order.iter()) {
+        *value = old;
         out.copy_from_slice(&rows[from * n..(from + 1) * n]);
         let largest = out.iter().fold(T::zero(), |best, x| if x.abs() > best.abs() { *x } else { best });
         if largest < T::zero() {

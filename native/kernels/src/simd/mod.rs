@@ -9,6 +9,8 @@ mod isa;
 pub mod microkernel;
 pub mod multiversion;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod vnni;
 pub mod window;
 
 /// Fetches what is going to be read into the second-level cache, without waiting for it.

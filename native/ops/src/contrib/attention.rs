@@ -3,8 +3,8 @@
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
-use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
@@ -25,7 +25,7 @@ params! {
 
 const TYPES: &[DType] = &[DType::F32, DType::F64];
 
-const SELF_PROJECTIONS: ArgDef = arg(
+pub(super) const SELF_PROJECTIONS: ArgDef = arg(
     "queries_keys_values",
     "The projections, of shape (length, batch, heads * 3 * dim): for each head a query, a key and a value.",
 );
@@ -43,11 +43,8 @@ pub static SELFATT_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_selfatt_q
     )
     .inputs(&[SELF_PROJECTIONS])
     .params::<HeadsParam>()
-    .shape(|p, io| {
-        let data = projections(p, "queries_keys_values", &io.ins[0], 3)?;
-        io.assign_out(0, &Shape::new(&[data.groups, data.length, data.length]))
-    })
-    .forward(|ctx, ins, outs| scores(ctx, [&ins[0], &ins[0]], [(3, 0), (3, 1)], &mut outs[0]))
+    .shape(|p, io| selfatt_qk_shape(p.get::<HeadsParam>().heads, io))
+    .forward(|ctx, ins, outs| selfatt_qk(ctx, heads(ctx), ins, outs))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             scores_backward(ctx, &ins[0], [&ins[1], &ins[1]], [(3, 0), (3, 1)], [outs.get_mut(0), None])
@@ -64,12 +61,8 @@ pub static SELFATT_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_selfa
     )
     .inputs(&[SELF_PROJECTIONS, arg("attention", "The weights, of shape (batch * heads, length, length).")])
     .params::<HeadsParam>()
-    .shape(|p, io| {
-        let data = projections(p, "queries_keys_values", &io.ins[0], 3)?;
-        io.assign_in(1, &Shape::new(&[data.groups, data.length, data.length]))?;
-        io.assign_out(0, &Shape::new(&[data.length, data.batch, data.width]))
-    })
-    .forward(|ctx, ins, outs| values(ctx, ins, (3, 2), &mut outs[0]))
+    .shape(|p, io| selfatt_valatt_shape(p.get::<HeadsParam>().heads, io))
+    .forward(|ctx, ins, outs| selfatt_valatt(ctx, heads(ctx), ins, outs))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| values_backward(ctx, ins, (3, 2), outs)).inputs(Deps::All),
         None,
@@ -85,14 +78,14 @@ pub static ENCDEC_QK: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec_qk"
     .inputs(&[arg("queries", "The queries, of shape (query_length, batch, heads * dim)."), KEYS_VALUES])
     .params::<HeadsParam>()
     .shape(|p, io| {
-        let queries = projections(p, "queries", &io.ins[0], 1)?;
-        let keys = projections(p, "keys_values", &io.ins[1], 2)?;
+        let queries = projections(p.get::<HeadsParam>().heads, "queries", &io.ins[0], 1)?;
+        let keys = projections(p.get::<HeadsParam>().heads, "keys_values", &io.ins[1], 2)?;
         io.assign_in(0, &Shape::new(&[-1, keys.batch, keys.width]))?;
         let known = if queries.width < 0 { -1 } else { 2 * queries.width };
         io.assign_in(1, &Shape::new(&[-1, queries.batch, known]))?;
         io.assign_out(0, &Shape::new(&[queries.groups.max(keys.groups), queries.length, keys.length]))
     })
-    .forward(|ctx, ins, outs| scores(ctx, [&ins[0], &ins[1]], [(1, 0), (2, 0)], &mut outs[0]))
+    .forward(|ctx, ins, outs| scores(ctx, heads(ctx), [&ins[0], &ins[1]], [(1, 0), (2, 0)], &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let [queries, keys] = outs else { return Err(Error::Internal("attention has two inputs".into())) };
@@ -111,11 +104,11 @@ pub static ENCDEC_VALATT: OpDef = OpDef::new("_contrib_interleaved_matmul_encdec
     .inputs(&[KEYS_VALUES, arg("attention", "The weights, of shape (batch * heads, query_length, key_length).")])
     .params::<HeadsParam>()
     .shape(|p, io| {
-        let data = projections(p, "keys_values", &io.ins[0], 2)?;
+        let data = projections(p.get::<HeadsParam>().heads, "keys_values", &io.ins[0], 2)?;
         io.assign_in(1, &Shape::new(&[data.groups, -1, data.length]))?;
         io.assign_out(0, &Shape::new(&[io.ins[1].dim(1), data.batch, data.width]))
     })
-    .forward(|ctx, ins, outs| values(ctx, ins, (2, 1), &mut outs[0]))
+    .forward(|ctx, ins, outs| values(ctx, heads(ctx), ins, (2, 1), &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| values_backward(ctx, ins, (2, 1), outs)).inputs(Deps::All),
         None,
@@ -131,8 +124,8 @@ struct Sizes {
     width: i64,
 }
 
-fn projections(p: &Params, what: &str, shape: &Shape, parts: i64) -> Result<Sizes> {
-    let heads = i64::from(p.get::<HeadsParam>().heads);
+fn projections(heads: i32, what: &str, shape: &Shape, parts: i64) -> Result<Sizes> {
+    let heads = i64::from(heads);
     ensure!(
         shape.ndim().is_none_or(|n| n == 3),
         "{what} should be 3D, (length, batch, heads * {parts} * dim), but it is {shape}"
@@ -148,18 +141,45 @@ fn projections(p: &Params, what: &str, shape: &Shape, parts: i64) -> Result<Size
 
 /// Projections as (number of parts, which of them).
 fn part<'a, T: ferromx_core::dtype::Element>(
-    ctx: &OpCtx<'_>,
+    heads: i32,
     x: &In<'a>,
     (parts, part): (usize, usize),
 ) -> Result<Part<'a, T>> {
-    let (dims, heads) = (x.shape().to_usize(), ctx.params::<HeadsParam>().heads as usize);
+    let (dims, heads) = (x.shape().to_usize(), heads as usize);
     let shape = Interleaved { length: dims[0], groups: dims[1] * heads, parts, dim: dims[2] / (heads * parts) };
     Ok(Part { shape, data: x.slice::<T>()?, part })
 }
 
-fn scores(ctx: &OpCtx<'_>, ins: [&In<'_>; 2], parts: [(usize, usize); 2], out: &mut Out<'_>) -> Result<()> {
+/// The shapes of the scores of self-attention.
+pub(super) fn selfatt_qk_shape(heads: i32, io: &mut ShapeIo<'_>) -> Result<()> {
+    let data = projections(heads, "queries_keys_values", &io.ins[0], 3)?;
+    io.assign_out(0, &Shape::new(&[data.groups, data.length, data.length]))
+}
+
+/// The scores of self-attention.
+pub(super) fn selfatt_qk(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    scores(ctx, heads, [&ins[0], &ins[0]], [(3, 0), (3, 1)], &mut outs[0])
+}
+
+/// The shapes of the weighted values of self-attention.
+pub(super) fn selfatt_valatt_shape(heads: i32, io: &mut ShapeIo<'_>) -> Result<()> {
+    let data = projections(heads, "queries_keys_values", &io.ins[0], 3)?;
+    io.assign_in(1, &Shape::new(&[data.groups, data.length, data.length]))?;
+    io.assign_out(0, &Shape::new(&[data.length, data.batch, data.width]))
+}
+
+/// The weighted values of self-attention.
+pub(super) fn selfatt_valatt(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    values(ctx, heads, ins, (3, 2), &mut outs[0])
+}
+
+fn heads(ctx: &OpCtx<'_>) -> i32 {
+    ctx.params::<HeadsParam>().heads
+}
+
+fn scores(ctx: &OpCtx<'_>, heads: i32, ins: [&In<'_>; 2], parts: [(usize, usize); 2], out: &mut Out<'_>) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64] => {
-        let (queries, keys) = (part::<T>(ctx, ins[0], parts[0])?, part::<T>(ctx, ins[1], parts[1])?);
+        let (queries, keys) = (part::<T>(heads, ins[0], parts[0])?, part::<T>(heads, ins[1], parts[1])?);
         attention_scores((queries.shape.dim as T).sqrt().recip(), queries, keys, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
@@ -173,9 +193,9 @@ fn scores_backward(
     parts: [(usize, usize); 2],
     [of_queries, of_keys]: [Option<&mut Out<'_>>; 2],
 ) -> Result<()> {
-    let one_array = of_keys.is_none();
+    let (heads, one_array) = (heads(ctx), of_keys.is_none());
     dispatch!(head.dtype(), T in [f32, f64] => {
-        let (queries, keys) = (part::<T>(ctx, ins[0], parts[0])?, part::<T>(ctx, ins[1], parts[1])?);
+        let (queries, keys) = (part::<T>(heads, ins[0], parts[0])?, part::<T>(heads, ins[1], parts[1])?);
         let factor = (queries.shape.dim as T).sqrt().recip();
         let of_queries = of_queries.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
         let of_keys = of_keys.filter(|o| o.wanted()).map(|o| o.slice_mut::<T>()).transpose()?;
@@ -184,20 +204,20 @@ fn scores_backward(
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
-fn values(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), out: &mut Out<'_>) -> Result<()> {
+fn values(ctx: &OpCtx<'_>, heads: i32, ins: &[In<'_>], of: (usize, usize), out: &mut Out<'_>) -> Result<()> {
     let places = out.shape().to_usize()[0];
     dispatch!(out.dtype(), T in [f32, f64] => {
-        attention_values(ins[1].slice::<T>()?, part::<T>(ctx, &ins[0], of)?, places, out.slice_mut::<T>()?);
+        attention_values(ins[1].slice::<T>()?, part::<T>(heads, &ins[0], of)?, places, out.slice_mut::<T>()?);
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
 /// Inputs: gradient of the output, projections, attention. Outputs: gradients of projections and attention.
 fn values_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), outs: &mut [Out<'_>]) -> Result<()> {
-    let places = ins[0].shape().to_usize()[0];
+    let (heads, places) = (heads(ctx), ins[0].shape().to_usize()[0]);
     let [projections, attention] = outs else { return Err(Error::Internal("attention has two inputs".into())) };
     dispatch!(ins[0].dtype(), T in [f32, f64] => {
-        let values = part::<T>(ctx, &ins[1], of)?;
+        let values = part::<T>(heads, &ins[1], of)?;
         let value_grad = projections.wanted().then(|| projections.slice_mut::<T>()).transpose()?;
         let attention_grad = attention.wanted().then(|| attention.slice_mut::<T>()).transpose()?;
         let (head, weights) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);

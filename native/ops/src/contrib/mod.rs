@@ -5,11 +5,14 @@ mod boolean_mask;
 mod deformable;
 mod detection;
 mod elementwise;
+mod fused_attention;
 
 use ferromx_core::op::OpDef;
 
 /// Multi-head attention.
 pub static ATTENTION: &[&OpDef] = attention::OPS;
+/// Its names in graphs that were rewritten for oneDNN.
+pub static FUSED_ATTENTION: &[&OpDef] = fused_attention::OPS;
 /// Deformable convolutions.
 pub static DEFORMABLE: &[&OpDef] = deformable::OPS;
 /// Object detection.

@@ -7,6 +7,7 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
+use ferromx_core::semantics::is_numpy_shape;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::gemm::{MatMut, MatRef, gemm};
@@ -185,15 +186,16 @@ fn for_each_diagonal<T: Scalar>(a: &[T], n: usize, mut f: impl FnMut(usize, T, &
     });
 }
 
-/// Square matrices give numbers, one for each.
+/// Square matrices give numbers, one for each. That of a single matrix has no axis in NumPy's semantics alone.
 fn numbers(a: &Shape) -> Result<Option<Shape>> {
     check_square(a, "A")?;
-    Ok(a.ndim_is_known().then(|| replaced(a, 2, &[])))
+    Ok(a.ndim().map(|rank| if rank == 2 && is_numpy_shape() { Shape::new(&[]) } else { replaced(a, 2, &[]) }))
 }
 
 pub static DET: OpDef = OpDef::new("_linalg_det")
     .aliases(&["_npi_det", "linalg_det"])
-    .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...), or (1,) for a single matrix.")
+    .doc("The determinants of square matrices: A of shape (..., n, n) gives shape (...); a single matrix gives (1,), or () in \
+         NumPy's semantics.")
     .inputs(&[arg("A", "The matrices.")])
     .output_names_by(|_| vec!["output0".into()])
     .shape(|_, io| match numbers(&io.ins[0])? {
@@ -246,7 +248,7 @@ pub static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
     .aliases(&["_npi_slogdet", "linalg_slogdet"])
     .doc(
         "The determinants of square matrices as their signs and the logarithms of their magnitudes; 0 and negative infinity for a \
-         determinant of 0. A of shape (..., n, n) gives shapes (...), or (1,) for a single matrix.",
+         determinant of 0. A of shape (..., n, n) gives shapes (...); a single matrix gives (1,), or () in NumPy's semantics.",
     )
     .inputs(&[arg("A", "The matrices.")])
     .outputs(|_| 2)

@@ -1,6 +1,6 @@
 //! The log-likelihood of self-exciting point processes.
 
-use ferromx_core::dtype::{DType, Element};
+use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -192,7 +192,7 @@ impl<T: Element> Process<'_, T> {
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    dispatch!(ins[0].dtype(), T in [f32, f64] => {
+    dispatch!(ins[0].dtype(), T in [f32, f64, f16] => {
         let k = ins[1].len();
         for (i, process) in processes::<T>(ins)?.iter().enumerate() {
             let (likelihood, marks) = process.run();
@@ -205,7 +205,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
             }
         }
         Ok(())
-    }, d => Err(ctx.unsupported(d, &[DType::F32, DType::F64])))
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
 /// The gradients by background, alpha and beta; none flows to the other inputs.
@@ -213,7 +213,7 @@ fn gradients(ctx: &OpCtx<'_>, grad: &In<'_>, inputs: &[In<'_>], outs: &mut [Out<
     for out in outs.iter_mut().filter(|out| out.wanted()) {
         out.bytes_mut()?.fill(0);
     }
-    dispatch!(grad.dtype(), T in [f32, f64] => {
+    dispatch!(grad.dtype(), T in [f32, f64, f16] => {
         let (grad, k) = (grad.slice::<T>()?, inputs[1].len());
         let [background, alpha, beta, ..] = outs else { return Ok(()) };
         let mut targets = [slice_if_wanted::<T>(background)?, slice_if_wanted(alpha)?, slice_if_wanted(beta)?];
@@ -227,7 +227,7 @@ fn gradients(ctx: &OpCtx<'_>, grad: &In<'_>, inputs: &[In<'_>], outs: &mut [Out<
             }
         }
         Ok(())
-    }, d => Err(ctx.unsupported(d, &[DType::F32, DType::F64])))
+    }, d => Err(ctx.unsupported(d, DType::FLOATS)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Inserting entries along an axis: before one index, before those of a slice, or before those in an array.
 
+use std::ops::Range;
+
 use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -94,6 +96,14 @@ fn insert_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     }
 }
 
+/// Entries of the result that stand side by side in the values or in the array.
+struct Piece {
+    /// Whether they are entries of the values.
+    inserted: bool,
+    /// Their numbers there.
+    entries: Range<usize>,
+}
+
 /// How the values are seen: their shape with as many axes as the array, after a first axis was moved to the place of `axis`.
 struct Plan {
     /// The array's lengths (one, if it is flattened) and the axis.
@@ -155,8 +165,8 @@ impl Plan {
         dims
     }
 
-    /// For each entry of the result whether it is inserted, and which entry of the values or of the array it is.
-    fn sources(&self, p: &InsertParam, obj: Option<&[i64]>, at: Where) -> Result<Vec<(bool, usize)>> {
+    /// What the result is made of, piece by piece.
+    fn pieces(&self, p: &InsertParam, obj: Option<&[i64]>, at: Where) -> Result<Vec<Piece>> {
         let n = self.dims[self.axis];
         let given: Vec<i64> = match (at, obj) {
             (Where::Index, _) => vec![p.int_ind.unwrap_or(0).into()],
@@ -175,17 +185,20 @@ impl Plan {
             _ => places.iter().copied().zip(0..).collect(),
         };
         inserted.sort_by_key(|(place, _)| *place);
-        let mut sources = Vec::with_capacity(n + inserted.len());
-        let mut next = inserted.into_iter().peekable();
-        for i in 0..=n {
-            while let Some((_, k)) = next.next_if(|(place, _)| *place == i) {
-                sources.push((true, k));
+        let mut pieces = Vec::with_capacity(2 * inserted.len() + 1);
+        let mut done = 0;
+        for (place, k) in inserted {
+            if place > done {
+                pieces.push(Piece { inserted: false, entries: done..place });
+                done = place;
             }
-            if i < n {
-                sources.push((false, i));
+            match pieces.last_mut() {
+                Some(Piece { inserted: true, entries }) if entries.end == k => entries.end += 1,
+                _ => pieces.push(Piece { inserted: true, entries: k..k + 1 }),
             }
         }
-        Ok(sources)
+        pieces.push(Piece { inserted: false, entries: done..n });
+        Ok(pieces)
     }
 }
 
@@ -200,13 +213,13 @@ fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, at: Where) -> Result<()> {
     let mut dims: Dims = plan.dims.iter().map(|d| *d as i64).collect();
     dims[plan.axis] += plan.inserted as i64;
     if at == Where::Index {
-        plan.sources(p, None, at)?;
+        plan.pieces(p, None, at)?;
     }
     io.assign_out(0, &Shape::from(dims))
 }
 
-/// The plan of a call, and where each entry comes from.
-fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<(Plan, Vec<(bool, usize)>)> {
+/// The plan of a call, and what the result is made of.
+fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<(Plan, Vec<Piece>)> {
     let values = if p.val.is_some() { None } else { rest.first() };
     let obj = if at == Where::Array { rest.last() } else { None };
     let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
@@ -219,13 +232,13 @@ fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<
             Some(numbers)
         }
     };
-    let sources = plan.sources(p, numbers.as_deref(), at)?;
-    Ok((plan, sources))
+    let pieces = plan.pieces(p, numbers.as_deref(), at)?;
+    Ok((plan, pieces))
 }
 
 fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, sources) = prepared(p, ins[0].shape(), &ins[1..], at)?;
+    let (plan, pieces) = prepared(p, ins[0].shape(), &ins[1..], at)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let given: Vec<T> = match p.val {
@@ -243,10 +256,15 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Resu
         let mut new = vec![T::default(); entries.iter().product()];
         movement::broadcast_to(&moved, &plan.seen(), (&mut new, &entries));
         let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
-        let entries = (0..outer).flat_map(|o| sources.iter().map(move |s| (o, *s)));
-        for ((o, (inserted, k)), to) in entries.zip(out.chunks_exact_mut(inner.max(1))) {
-            let (from, length) = if inserted { (&new[..], plan.inserted) } else { (old, n) };
-            to.copy_from_slice(&from[(o * length + k) * inner..][..inner]);
+        let mut rest = out;
+        for o in 0..outer {
+            for piece in &pieces {
+                let (from, length) = if piece.inserted { (&new[..], plan.inserted) } else { (old, n) };
+                let from = &from[(o * length + piece.entries.start) * inner..][..piece.entries.len() * inner];
+                let (to, left) = std::mem::take(&mut rest).split_at_mut(from.len());
+                to.copy_from_slice(from);
+                rest = left;
+            }
         }
         Ok(())
     }, d => Err(ctx.unsupported(d, &DType::ALL)))
@@ -255,16 +273,21 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Resu
 /// The gradients of the entries, put back where they came from; those of the values are summed over what was repeated.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, sources) = prepared(p, ins[1].shape(), &ins[2..], at)?;
+    let (plan, pieces) = prepared(p, ins[1].shape(), &ins[2..], at)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
     let mut g = vec![0.0; ins[0].len()];
     f64::load_any(elements(&ins[0])?, 0, &mut g);
     let mut old = vec![0.0; outer * n * inner];
     let mut new = vec![0.0; outer * plan.inserted * inner];
-    let entries = (0..outer).flat_map(|o| sources.iter().map(move |s| (o, *s)));
-    for ((o, (inserted, k)), g) in entries.zip(g.chunks_exact(inner.max(1))) {
-        let (to, length) = if inserted { (&mut new, plan.inserted) } else { (&mut old, n) };
-        to[(o * length + k) * inner..][..inner].copy_from_slice(g);
+    let mut rest = &g[..];
+    for o in 0..outer {
+        for piece in &pieces {
+            let (to, length) = if piece.inserted { (&mut new, plan.inserted) } else { (&mut old, n) };
+            let to = &mut to[(o * length + piece.entries.start) * inner..][..piece.entries.len() * inner];
+            let (from, left) = rest.split_at(to.len());
+            to.copy_from_slice(from);
+            rest = left;
+        }
     }
     let has_values = p.val.is_none();
     for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {

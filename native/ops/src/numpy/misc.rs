@@ -13,6 +13,7 @@ use ferromx_kernels::map::{Arith, Elements, Src, map};
 use ferromx_kernels::movement;
 use ferromx_kernels::par;
 use ferromx_kernels::reduce::{self, Number, Sum};
+use ferromx_kernels::simd::multiversion::{self, Kernel};
 use ferromx_kernels::zip::zip;
 
 use super::{elements, elements_mut};
@@ -152,11 +153,12 @@ pub static POLYVAL: OpDef = OpDef::new("_npi_polyval")
     })
     .forward(|ctx, ins, outs| {
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-            let (p, x) = (lanes_of::<<T as Arith>::Lane>(&ins[0])?, elements(&ins[1])?);
-            let mut y = vec![Number::ZERO; x.len()];
-            horner::<<T as Arith>::Lane>(&p, x, &mut y, false);
-            ferromx_kernels::map::Lane::store_any(&y, elements_mut(&mut outs[0])?);
-            Ok(())
+            let (p, x) = (elements(&ins[0])?, elements(&ins[1])?);
+            par::with_scratch(x.len(), |y: &mut [<T as Arith>::Lane]| {
+                horner(p, x, y, false);
+                ferromx_kernels::map::Lane::store_any(y, elements_mut(&mut outs[0])?);
+                Ok(())
+            })
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     })
     .grad(Grad::Kernel(Backward::new(polyval_backward).inputs(Deps::All), None));
@@ -182,26 +184,59 @@ const CHUNK: usize = 1 << 10;
 /// So few elements cost less than a call of a kernel.
 const FEW: usize = 32;
 
+/// Elements that stay in registers from coefficient to coefficient.
+const LANES: usize = 16;
+
 /// The values of a polynomial, or of its derivative.
-fn horner<C: Number>(p: &[C], x: Elements<'_>, y: &mut [C], derivative: bool) {
+fn horner<C: Number>(p: Elements<'_>, x: Elements<'_>, y: &mut [C], derivative: bool) {
     par::parallel_rows(y, CHUNK, 1, |chunk, y| {
-        let mut at = [C::ZERO; CHUNK];
-        let at = &mut at[..y.len()];
-        C::load_any(x, chunk * CHUNK, at);
-        let mut value = [C::ZERO; CHUNK];
-        y.fill(C::ZERO);
-        for c in p {
-            for ((y, v), x) in y.iter_mut().zip(&mut value).zip(&*at) {
-                if derivative {
-                    *y = y.times(*x).plus(*v);
-                }
-                *v = v.times(*x).plus(*c);
+        let (mut at, mut value, mut slope) = ([C::ZERO; CHUNK], [C::ZERO; CHUNK], [C::ZERO; CHUNK]);
+        C::load_any(x, chunk * CHUNK, &mut at[..y.len()]);
+        let mut coefficients = [C::ZERO; CHUNK];
+        let lanes = y.len().div_ceil(LANES);
+        for begin in (0..p.len()).step_by(CHUNK) {
+            let coefficients = &mut coefficients[..CHUNK.min(p.len() - begin)];
+            C::load_any(p, begin, coefficients);
+            let values = value.as_chunks_mut::<LANES>().0.iter_mut().zip(slope.as_chunks_mut::<LANES>().0);
+            for ((value, slope), x) in values.zip(at.as_chunks::<LANES>().0).take(lanes) {
+                multiversion::run(Steps { coefficients, x, value, slope: derivative.then_some(slope) });
             }
         }
-        if !derivative {
-            y.copy_from_slice(&value[..y.len()]);
-        }
+        let result = if derivative { &slope } else { &value };
+        y.copy_from_slice(&result[..y.len()]);
     });
+}
+
+/// Horner's steps for some coefficients; with a slope, those of the derivative too.
+struct Steps<'a, C> {
+    coefficients: &'a [C],
+    x: &'a [C; LANES],
+    value: &'a mut [C; LANES],
+    slope: Option<&'a mut [C; LANES]>,
+}
+
+impl<C: Number> Kernel for Steps<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (x, mut value) = (*self.x, *self.value);
+        if let Some(slope) = self.slope {
+            for c in self.coefficients {
+                for k in 0..LANES {
+                    slope[k] = slope[k].times(x[k]).plus(value[k]);
+                    value[k] = value[k].times(x[k]).plus(*c);
+                }
+            }
+        } else {
+            for c in self.coefficients {
+                for k in 0..LANES {
+                    value[k] = value[k].times(x[k]).plus(*c);
+                }
+            }
+        }
+        *self.value = value;
+    }
 }
 
 /// `dp[k] = sum g x^(n-1-k)`, `dx = g p'(x)`.
@@ -212,11 +247,11 @@ fn polyval_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
 }
 
 fn polyval_gradients<C: Number>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    let (g, p, x) = (lanes_of::<C>(&ins[0])?, lanes_of::<C>(&ins[1])?, elements(&ins[2])?);
+    let (g, p, x) = (lanes_of::<C>(&ins[0])?, elements(&ins[1])?, elements(&ins[2])?);
     let [dp, dx] = outs else { return Err(Error::Internal("polyval has two inputs".into())) };
     if dx.wanted() {
         let mut d = vec![C::ZERO; g.len()];
-        horner(&p, x, &mut d, true);
+        horner(p, x, &mut d, true);
         zip(Src::<C>::InPlace, Src::Slice(&g), &mut d, C::times);
         C::store_any(&d, elements_mut(dx)?);
     }

@@ -1,7 +1,7 @@
 //! `quantize`, `quantize_v2`, `quantize_asym`, `dequantize`, `requantize`.
 
 use ferromx_core::dtype::DType;
-use ferromx_core::error::{Error, Result};
+use ferromx_core::error::Result;
 use ferromx_core::grad::Grad;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
@@ -111,10 +111,11 @@ params! {
 pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
     .doc(
         "Numbers as 8-bit integers: with r the larger distance of the ends of the range from zero, the integers nearest to \
-         data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. Integers stay as they are.\n\n\
+         data * 127.5 / r (int8) or data * 255.5 / r (uint8), within their range. 8-bit integers keep their bits; they stand for \
+         themselves if no range was calibrated.\n\n\
          Outputs: the integers, in the shape of data, and the ends of their range, of shape (1,).",
     )
-    .inputs(&[arg("data", "The numbers, of type float32, or integers of the output's type.")])
+    .inputs(&[arg("data", "The numbers, of type float32, int8 or uint8.")])
     .params::<QuantizeV2Param>()
     .outputs(|_| 3)
     .shape(|_, io| {
@@ -134,14 +135,15 @@ pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
                 let x = ins[0].slice::<f32>()?;
                 write(ctx, x, range.unwrap_or_else(|| extremes(x)), Levels::Half, outs)
             }
-            given if given == outs[0].dtype() => {
-                let (min, max) = range.ok_or_else(|| Error::value("integers have no range: give min_calib_range and max_calib_range"))?;
+            given if BYTES.contains(&given) => {
+                let whole = Levels::Half.of(given);
+                let (min, max) = range.unwrap_or((if given == DType::U8 { 0.0 } else { -whole }, whole));
                 if outs[0].wanted() {
                     outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
                 }
                 put_range(outs, min, max)
             }
-            other => Err(ctx.unsupported(other, &[DType::F32, outs[0].dtype()])),
+            other => Err(ctx.unsupported(other, &[DType::F32, DType::I8, DType::U8])),
         }
     });
 

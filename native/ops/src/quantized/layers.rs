@@ -1,7 +1,7 @@
 //! `quantized_act`, `quantized_flatten`, `quantized_pooling`, `quantized_concat`, `quantized_embedding`,
 //! `quantized_batch_norm`.
 
-use ferromx_core::dtype::{DType, Element};
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
@@ -12,7 +12,7 @@ use ferromx_core::{dispatch, ensure};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::movement;
 use ferromx_kernels::pool::{PoolShape, pool_forward};
-use ferromx_kernels::quantize::{self, Levels, nearest};
+use ferromx_kernels::quantize::{self, Levels, Quantum};
 
 use super::{
     BYTES, DATA, MAX_DATA, MIN_DATA, end, pass_range, put_range, range_dtypes, range_shapes, reach, reach_at,
@@ -74,17 +74,12 @@ pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
         range_shapes(io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
-    .forward(|ctx, ins, outs| {
-        ensure_byte(ctx, &ins[0])?;
+    .forward(|_, ins, outs| {
         if outs[0].wanted() {
             outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
         }
         pass_range(ins, 1, outs)
     });
-
-fn ensure_byte(ctx: &OpCtx<'_>, input: &In<'_>) -> Result<()> {
-    if BYTES.contains(&input.dtype()) { Ok(()) } else { Err(ctx.unsupported(input.dtype(), BYTES)) }
-}
 
 /// Pooling.
 pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
@@ -114,12 +109,12 @@ pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
         pass_range(ins, 1, outs)
     });
 
-fn pool<Q: Element>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     // Sums of up to 2^16 bytes are exact in single precision.
     let wide: Vec<f32> = input.slice::<Q>()?.iter().map(|x| x.to_f32()).collect();
     let mut pooled = vec![0.0; out.len()];
     pool_forward(shape, p.kind()?, &wide, &mut pooled);
-    out.slice_mut::<Q>()?.iter_mut().zip(pooled).for_each(|(q, x)| *q = nearest(x));
+    out.slice_mut::<Q>()?.iter_mut().zip(pooled).for_each(|(q, x)| *q = Q::nearest(x));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::gemm::{Byte, MatMut, gemm_int8};
-use ferromx_kernels::quantize::{self, Levels, Patches};
+use ferromx_kernels::quantize::{self, Levels, Patches, Quantum};
 
 use super::{
     BYTES, DATA, MAX_DATA, MIN_DATA, put_range, range_dtypes, range_shapes, reach, reach_at, shape_like, with_range,
@@ -210,7 +210,7 @@ fn pair_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// `out` = the integer nearest to `f(lhs, rhs)`.
-fn combine<Q: Element>(
+fn combine<Q: Quantum>(
     ctx: &OpCtx<'_>,
     ins: &[In<'_>],
     out: &mut [Q],

@@ -40,6 +40,11 @@ params! {
 trait Density<const N: usize>: Sync {
     /// The logarithm of the density at `x`.
     fn log_density<M: Precision>(x: f64, p: [f64; N]) -> f64;
+    /// The density at `x`.
+    #[inline(always)]
+    fn density<M: Precision>(x: f64, p: [f64; N]) -> f64 {
+        M::exp(Self::log_density::<M>(x, p))
+    }
     /// Its derivatives by `x` and by the parameters.
     fn slopes<M: Precision>(x: f64, p: [f64; N]) -> (f64, [f64; N]);
 }
@@ -165,7 +170,7 @@ impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Densiti
         if self.is_log {
             each!(self.points, |i, x, p| out[i] = T::from_f64(D::log_density::<M>(x, p)));
         } else {
-            each!(self.points, |i, x, p| out[i] = T::from_f64(M::exp(D::log_density::<M>(x, p))));
+            each!(self.points, |i, x, p| out[i] = T::from_f64(D::density::<M>(x, p)));
         }
     }
 }
@@ -257,7 +262,7 @@ impl<D: Density<N>, M: Precision, T: Element, const N: usize> Kernel for Slopes<
 macro_rules! density {
     ($NAME:ident: $D:ident, $op:literal [$alias:literal], $doc:literal,
      $first:ident: $first_doc:literal $(, $second:ident: $second_doc:literal)?;
-     |$x:ident| $log:expr, slopes $dx:expr, $dp:expr) => {
+     |$x:ident| $log:expr, $(density |$point:ident, $p:pat, $n:literal| $density:expr,)? slopes $dx:expr, $dp:expr) => {
         enum $D {}
 
         impl Density<{ ["", $(stringify!($second))?].len() }> for $D {
@@ -265,6 +270,12 @@ macro_rules! density {
             fn log_density<M: Precision>($x: f64, [$first $(, $second)?]: [f64; { ["", $(stringify!($second))?].len() }]) -> f64 {
                 $log
             }
+            $(
+                #[inline(always)]
+                fn density<M: Precision>($point: f64, $p: [f64; $n]) -> f64 {
+                    $density
+                }
+            )?
             #[allow(unused_variables)] // Not every slope depends on everything.
             #[inline(always)]
             fn slopes<M: Precision>(
@@ -305,6 +316,7 @@ density!(UNIFORM: Uniform, "_random_pdf_uniform" ["random_pdf_uniform"],
 "The density of the uniform distribution: 1 / (high - low) from low to high, else 0.",
 low: "The lower bounds.", high: "The upper bounds.";
 |x| if (low..=high).contains(&x) { -M::log(high - low) } else { f64::NEG_INFINITY },
+density |x, [low, high], 2| if (x >= low) & (x <= high) { 1.0 / (high - low) } else { 0.0 },
 slopes 0.0, [1.0 / (high - low), -1.0 / (high - low)]);
 
 density!(NORMAL: Normal, "_random_pdf_normal" ["random_pdf_normal"],

@@ -11,7 +11,7 @@ use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::shape::{Dims, Shape};
 
 use super::mnist::IterContext;
-use super::{DataIter, InMemory};
+use super::{DataIter, InMemory, Rest};
 
 params! {
     /// Parameters of `CSVIter`.
@@ -26,7 +26,8 @@ params! {
         label_shape: Shape = (Shape::new(&[1]));
         /// Examples in a batch.
         batch_size: u32 = required, where 1..=u32::MAX;
-        /// Whether the last batch is filled up with examples from the start; otherwise it is dropped.
+        /// Examples from the start fill up the last batch. Whether the next pass then begins behind them; otherwise it begins at the
+        /// start.
         round_batch: bool = true;
         /// Accepted for compatibility: the data is in memory, so nothing is read ahead.
         prefetch_buffer: u64 = 4;
@@ -56,7 +57,8 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         label,
         order: (0..n).collect(),
         batch_size: p.batch_size as usize,
-        round: p.round_batch,
+        rest: if p.round_batch { Rest::Continued } else { Rest::Padded },
+        overflow: 0,
         next: 0,
         current: None,
     }))

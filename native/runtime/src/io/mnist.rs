@@ -9,7 +9,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
 use ferromx_core::{param_enum, params};
 
-use super::{DataIter, InMemory};
+use super::{DataIter, InMemory, Rest};
 
 param_enum! {
     /// Where batches are put.
@@ -75,7 +75,8 @@ pub(super) fn create(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
         label: NDArray::from_slice(&label, &[n as i64])?,
         order,
         batch_size: p.batch_size as usize,
-        round: false,
+        rest: Rest::Dropped,
+        overflow: 0,
         next: 0,
         current: None,
     }))

@@ -184,10 +184,22 @@ struct InMemory {
     label: NDArray,
     order: Vec<u64>,
     batch_size: usize,
-    /// Whether the last batch is filled up with examples from the start.
-    round: bool,
+    rest: Rest,
+    /// Examples from the start that filled up the last batch of this pass.
+    overflow: usize,
     next: usize,
     current: Option<Batch>,
+}
+
+/// What becomes of examples that do not fill a batch.
+#[derive(Clone, Copy, PartialEq)]
+enum Rest {
+    /// They are left out.
+    Dropped,
+    /// Examples from the start fill the batch up.
+    Padded,
+    /// So they do, and the next pass begins behind them.
+    Continued,
 }
 
 impl InMemory {
@@ -206,18 +218,21 @@ impl InMemory {
 
 impl DataIter for InMemory {
     fn before_first(&mut self) -> Result<()> {
-        self.next = 0;
+        self.next = std::mem::take(&mut self.overflow);
         self.current = None;
         Ok(())
     }
 
     fn next(&mut self) -> Result<bool> {
         let left = self.order.len().saturating_sub(self.next);
-        if left == 0 || (left < self.batch_size && !self.round) {
+        if left == 0 || (left < self.batch_size && self.rest == Rest::Dropped) {
             self.current = None;
             return Ok(false);
         }
         let pad = self.batch_size.saturating_sub(left);
+        if self.rest == Rest::Continued {
+            self.overflow = pad % self.order.len();
+        }
         let index: Vec<u64> =
             (self.next..self.next + self.batch_size).map(|i| self.order[i % self.order.len()]).collect();
         self.next += self.batch_size;
@@ -237,24 +252,35 @@ mod tests {
 
     #[test]
     fn last_batches_are_padded_or_dropped() {
-        let make = |round| InMemory {
+        let make = |rest| InMemory {
             data: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5, 1]).unwrap(),
             label: NDArray::from_slice(&[0f32, 1., 2., 3., 4.], &[5]).unwrap(),
             order: (0..5).collect(),
             batch_size: 2,
-            round,
+            rest,
+            overflow: 0,
             next: 0,
             current: None,
         };
-        let mut it = make(true);
+        let pass = |it: &mut InMemory| {
+            it.before_first().unwrap();
+            let mut seen = Vec::new();
+            while it.next().unwrap() {
+                let b = it.batch().unwrap();
+                seen.push((b.data.dense().unwrap().to_vec::<f32>().unwrap(), b.pad));
+            }
+            seen
+        };
+        let padded = [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)];
+        let mut it = make(Rest::Continued);
         assert!(it.batch().is_err());
-        let mut seen = Vec::new();
-        while it.next().unwrap() {
-            let b = it.batch().unwrap();
-            seen.push((b.data.dense().unwrap().to_vec::<f32>().unwrap(), b.pad));
-        }
-        assert_eq!(seen, [(vec![0., 1.], 0), (vec![2., 3.], 0), (vec![4., 0.], 1)]);
-        let mut it = make(false);
+        assert_eq!(pass(&mut it), padded);
+        assert_eq!(pass(&mut it), [(vec![1., 2.], 0), (vec![3., 4.], 0)]);
+        assert_eq!(pass(&mut it), padded);
+        let mut it = make(Rest::Padded);
+        assert_eq!(pass(&mut it), padded);
+        assert_eq!(pass(&mut it), padded);
+        let mut it = make(Rest::Dropped);
         assert_eq!((it.next(), it.next(), it.next()), (Ok(true), Ok(true), Ok(false)));
         it.before_first().unwrap();
         assert_eq!(it.next(), Ok(true));

@@ -4,6 +4,7 @@ mod normal;
 mod params;
 mod picture;
 mod records;
+mod warp;
 
 use std::sync::Mutex;
 
@@ -318,7 +319,7 @@ fn labelled(attrs: &Attrs, possible: &[DType]) -> Result<Box<dyn DataIter>> {
     let mirror: MirrorParam = group(attrs)?;
     let normalizer =
         Normalizer::new(&group::<MeanParam>(attrs)?, &group::<StdParam>(attrs)?, group(attrs)?, mirror, dims)?;
-    let augmenter = Augmenter { param: group::<AugmentParam>(attrs)?, size: (dims[1], dims[2]) };
+    let augmenter = Augmenter { param: group::<AugmentParam>(attrs)?, warp: group(attrs)?, size: (dims[1], dims[2]) };
     augmenter.check()?;
     let task = Task::Label { augmenter, label_width: p.label_width as usize };
     let common = Common {

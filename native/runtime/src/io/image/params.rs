@@ -109,9 +109,10 @@ params! {
         rand_crop: bool = false;
         /// Whether a part of random size and shape is cut out and scaled, as is usual for ImageNet.
         random_resized_crop: bool = false;
-        /// How much the ratio of width to height of a random part may differ from 1. With random_resized_crop only.
+        /// How much the ratio of width to height of a random part may differ from 1; without random_resized_crop, by how much the
+        /// picture's own is changed.
         max_aspect_ratio: f32 = 0.0;
-        /// With this, max_aspect_ratio and this are the bounds of the ratio. With random_resized_crop only.
+        /// With this, max_aspect_ratio and this are the bounds of the ratio.
         min_aspect_ratio: Option<f32> = None;
         /// Largest side of a square that is cut out and scaled; -1 cuts out data_shape.
         max_crop_size: i32 = (-1), where -1..=1 << 16;
@@ -166,28 +167,28 @@ param_enum! {
 }
 
 params! {
-    /// Parameters of MXNet's that ask for what is not done with pictures.
-    pub struct RefusedParam {
-        /// Refused unless it is the default: pictures are not rotated.
-        max_rotate_angle: i32 = 0;
-        /// Refused unless it is the default: pictures are not sheared.
-        max_shear_ratio: f32 = 0.0;
-        /// Refused unless it is the default: pictures are not scaled at random.
-        max_random_scale: f32 = 1.0;
-        /// Refused unless it is the default: pictures are not scaled at random.
-        min_random_scale: f32 = 1.0;
-        /// Refused unless it is the default: there is no bound to scaled pictures.
-        max_img_size: f32 = 1e10;
-        /// Refused unless it is the default: there is no bound to scaled pictures.
-        min_img_size: f32 = 0.0;
-        /// Refused unless it is the default: the hue is not changed.
-        random_h: i32 = 0;
-        /// Refused unless it is the default; see saturation.
-        random_s: i32 = 0;
-        /// Refused unless it is the default; see brightness.
-        random_l: i32 = 0;
-        /// Refused unless it is the default: pictures are not rotated.
-        rotate: i32 = (-1);
+    /// How pictures are turned, sheared and scaled at random, and their colours changed.
+    pub struct WarpParam {
+        /// Largest angle by which a picture is turned, in degrees, either way.
+        max_rotate_angle: i32 = 0, where 0..=360;
+        /// Largest ratio by which rows are moved against each other, either way.
+        max_shear_ratio: f32 = 0.0, where 0.0..=100.0;
+        /// Largest factor of the size.
+        max_random_scale: f32 = 1.0, where 0.0..=1000.0;
+        /// Smallest factor of the size.
+        min_random_scale: f32 = 1.0, where 0.0..=1000.0;
+        /// Largest width and height of a picture that is turned or scaled.
+        max_img_size: f32 = 1e10, where 0.0..=f32::MAX;
+        /// Smallest width and height of a picture that is turned or scaled.
+        min_img_size: f32 = 0.0, where 0.0..=f32::MAX;
+        /// Largest change of the hue, of 180 for the whole circle.
+        random_h: i32 = 0, where 0..=180;
+        /// Largest change of the saturation, of 255.
+        random_s: i32 = 0, where 0..=255;
+        /// Largest change of the lightness, of 255.
+        random_l: i32 = 0, where 0..=255;
+        /// Angle by which every picture is turned, in degrees; max_rotate_angle counts if it is not positive.
+        rotate: i32 = (-1), where -1..=360;
     }
 }
 
@@ -340,26 +341,27 @@ pub(super) fn refuse<P: OpParams + Debug>(attrs: &Attrs) -> Result<()> {
 }
 
 macro_rules! iterators {
-    ($($(#[$meta:meta])* $fields:ident, $check:ident = [$($group:ty),*], refused $refused:ty;)*) => {$(
+    ($($(#[$meta:meta])* $fields:ident, $check:ident = [$($group:ty),*] $(, refused $refused:ty)?;)*) => {$(
         $(#[$meta])*
         pub(in crate::io) fn $fields() -> Vec<FieldInfo> {
-            [$(<$group>::fields(),)* <$refused>::fields()].concat()
+            [$(<$group>::fields(),)* $(<$refused>::fields())?].concat()
         }
 
         /// Refuses parameters that are unknown or cannot be obeyed.
         pub(super) fn $check(attrs: &Attrs) -> Result<()> {
             let fields = $fields();
             refuse_unknown(attrs, &fields.iter().map(|f| f.name).collect::<Vec<_>>())?;
-            refuse::<$refused>(attrs)
+            $(refuse::<$refused>(attrs)?;)?
+            Ok(())
         }
     )*};
 }
 iterators! {
     /// The parameters of `ImageRecordIter`.
     image_fields, check_image =
-        [SourceParam, BatchParam, AugmentParam, MirrorParam, MeanParam, StdParam, JitterParam], refused RefusedParam;
+        [SourceParam, BatchParam, AugmentParam, MirrorParam, MeanParam, StdParam, JitterParam, WarpParam];
     /// The parameters of the iterators over samples as they are.
-    bytes_fields, check_bytes = [SourceParam, BatchParam, AugmentParam], refused RefusedParam;
+    bytes_fields, check_bytes = [SourceParam, BatchParam, AugmentParam, WarpParam];
     /// The parameters of `ImageDetRecordIter`.
     detection_fields, check_detection =
         [DetectionSourceParam, BatchParam, DetectionAugmentParam, MeanParam, DetectionStdParam],

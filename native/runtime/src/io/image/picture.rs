@@ -6,7 +6,7 @@ use ferromx_kernels::image::{self, Border, Change, Interpolation};
 use ferromx_kernels::rng::Draws;
 use ferromx_ops::image::{decode, interpolation};
 
-use super::params::{AugmentParam, DetectionAugmentParam, ResizeMode};
+use super::params::{AugmentParam, DetectionAugmentParam, ResizeMode, WarpParam};
 
 /// A picture of (height, width, channels) samples.
 pub(super) struct Picture {
@@ -17,7 +17,7 @@ pub(super) struct Picture {
 }
 
 /// A whole number in `0..n`.
-fn below(draws: &mut Draws, n: usize) -> usize {
+pub(super) fn below(draws: &mut Draws, n: usize) -> usize {
     ((draws.uniform() * n as f64) as usize).min(n.saturating_sub(1))
 }
 
@@ -99,6 +99,8 @@ impl Picture {
 /// The augmentations of pictures with labels.
 pub(super) struct Augmenter {
     pub param: AugmentParam,
+    /// What is done at random before a part is cut out, and with the colours.
+    pub warp: WarpParam,
     /// Height and width of the result.
     pub size: (usize, usize),
 }
@@ -108,12 +110,8 @@ impl Augmenter {
     pub fn check(&self) -> Result<()> {
         let p = &self.param;
         ensure!(
-            p.random_resized_crop
-                || (p.max_aspect_ratio == 0.0
-                    && p.min_aspect_ratio.is_none()
-                    && p.max_random_area == 1.0
-                    && p.min_random_area == 1.0),
-            "max_aspect_ratio, min_aspect_ratio, max_random_area and min_random_area need random_resized_crop=True"
+            p.random_resized_crop || (p.max_random_area == 1.0 && p.min_random_area == 1.0),
+            "max_random_area and min_random_area need random_resized_crop=True"
         );
         ensure!(
             p.min_random_area <= p.max_random_area,
@@ -136,7 +134,7 @@ impl Augmenter {
             !color || p.brightness.max(p.contrast).max(p.saturation) <= 1.0,
             "brightness, contrast and saturation are at most 1"
         );
-        Ok(())
+        self.warp.check()
     }
 
     fn ratios(&self) -> (f32, f32) {
@@ -147,7 +145,9 @@ impl Augmenter {
     /// Does with a picture what the parameters say.
     pub fn apply(&self, picture: Picture, draws: &mut Draws) -> Result<Picture> {
         let p = &self.param;
-        let mut picture = picture.with_shorter_side(p.resize, p.inter_method, draws)?;
+        let picture = picture.with_shorter_side(p.resize, p.inter_method, draws)?;
+        let ratios = if p.random_resized_crop { (1.0, 1.0) } else { self.ratios() };
+        let mut picture = self.warp.warp(picture, ratios, (p.fill_value, p.inter_method), draws);
         if p.pad > 0 {
             let pad = p.pad as usize;
             let size = (picture.height + 2 * pad, picture.width + 2 * pad);
@@ -161,6 +161,7 @@ impl Augmenter {
             self.window(picture, draws)?
         };
         self.recolor(&mut picture, draws);
+        self.warp.recolor(&mut picture, draws);
         Ok(picture)
     }
 

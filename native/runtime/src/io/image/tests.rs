@@ -171,7 +171,8 @@ fn labels_come_from_records_or_a_list() {
 fn mistakes_are_named() {
     let path = pictures("mistakes", 2);
     let error = |more: &[(&str, &str)]| make(create, &path, more).err().unwrap().to_string();
-    assert!(error(&[("rotate", "90")]).contains("rotate=90 is not possible here"));
+    assert!(error(&[("rotate", "900")]).contains("rotate"));
+    assert!(error(&[("min_random_scale", "2")]).contains("min_random_scale <= max_random_scale"));
     assert!(error(&[("nonsense", "1")]).contains("Cannot find argument 'nonsense'"));
     assert!(error(&[("aug_seq", "mine")]).contains("aug_default"));
     assert!(error(&[("data_shape", "(2, 2, 2)")]).contains("1, 3 or 4 channels"));
@@ -203,6 +204,23 @@ fn squares_and_random_parts_have_the_size_that_is_asked_for() {
     let large = [("data_shape", "(3, 8, 8)"), ("pad", "1"), ("fill_value", "7")];
     let padded = data(&mut *make(create, &path, &large).unwrap());
     assert_eq!((padded.len(), padded[0]), (2 * 192, 7.0));
+}
+
+#[test]
+fn pictures_are_turned_scaled_and_recolored() {
+    let picture = bmp(5, 5, |y, x| [if (y, x) == (1, 2) { 200 } else { 40 }, 40, 40]);
+    let path = write("turned", &[record(1, &[1.], &picture)]);
+    let red = |more: &[(&str, &str)]| {
+        let shape = [("data_shape", "(3, 5, 5)"), ("batch_size", "1"), ("fill_value", "40")];
+        data(&mut *make(create, &path, &[&shape[..], more].concat()).unwrap())[..25].to_vec()
+    };
+    let bright = |samples: &[f32]| samples.iter().position(|x| *x > 100.0);
+    assert_eq!(bright(&red(&[])), Some(7));
+    assert_eq!(bright(&red(&[("rotate", "180")])), Some(23));
+    let twice = [("min_random_scale", "2"), ("max_random_scale", "2"), ("inter_method", "0")];
+    assert_eq!(red(&twice).iter().filter(|x| **x > 100.0).count(), 2);
+    let other = red(&[("random_l", "100")]);
+    assert!(other != red(&[]) && other[0] == other[1]);
 }
 
 #[test]

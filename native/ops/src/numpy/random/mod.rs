@@ -3,17 +3,19 @@
 //! A parameter that is `None` is given as an array, and the arrays are broadcast. The result is a function of the parameters and of
 //! noise that does not depend on them; the noise is a hidden output, from which the derivatives by the parameters follow.
 
+mod params;
+
 use std::marker::PhantomData;
 
 use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
-use ferromx_core::params::{FloatDType, OpParams, Params, ShapeOrNone};
+use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{ensure, params};
 use ferromx_kernels::map::{Lane, Store};
 use ferromx_kernels::math::{self, Real};
 use ferromx_kernels::movement;
@@ -22,6 +24,9 @@ use ferromx_kernels::reduce::reduce_to_shape;
 use ferromx_kernels::rng::Philox;
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 
+use self::params::{
+    Distribution, ExponentParam, GammaParam, LocScaleParam, NormalParam, PowerParam, ScaleParam, UniformParam,
+};
 use super::elements;
 use crate::broadcast::binary::broadcast_two;
 
@@ -40,186 +45,6 @@ pub static OPS: &[&OpDef] = &[
     &WEIBULL,
     &POWER,
 ];
-
-/// What the operators of this file read from their parameters.
-trait Distribution: OpParams {
-    /// The parameters of the distribution; `None` stands for an array.
-    fn given(&self) -> Vec<Option<f64>>;
-    /// The shape that was asked for.
-    fn size(&self) -> &ShapeOrNone;
-    /// The type of the result.
-    fn dtype(&self) -> DType {
-        DType::F32
-    }
-}
-
-params! {
-    /// Parameters of `_npi_uniform` and `_npi_uniform_n`.
-    pub struct UniformParam {
-        /// The lower bound.
-        low: Option<f32> = required;
-        /// The upper bound.
-        high: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-        /// The device, such as `cpu(0)`.
-        ctx: String = ("cpu".to_string());
-        /// The element type.
-        dtype: FloatDType = (FloatDType(DType::F32));
-    }
-}
-
-impl Distribution for UniformParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.low, self.high].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-    fn dtype(&self) -> DType {
-        self.dtype.0
-    }
-}
-
-params! {
-    /// Parameters of `_npi_normal` and `_npi_normal_n`.
-    pub struct NormalParam {
-        /// The mean.
-        loc: Option<f32> = required;
-        /// The standard deviation, not negative.
-        scale: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-        /// The device, such as `cpu(0)`.
-        ctx: String = ("cpu".to_string());
-        /// The element type.
-        dtype: FloatDType = (FloatDType(DType::F32));
-    }
-}
-
-impl Distribution for NormalParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-    fn dtype(&self) -> DType {
-        self.dtype.0
-    }
-}
-
-params! {
-    /// Parameters of `_npi_gumbel` and `_npi_logistic`.
-    pub struct LocScaleParam {
-        /// The location.
-        loc: Option<f32> = required;
-        /// The scale, not negative.
-        scale: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-        /// The device, such as `cpu(0)`.
-        ctx: String = ("cpu".to_string());
-    }
-}
-
-impl Distribution for LocScaleParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.loc, self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
-
-params! {
-    /// Parameters of `_npi_gamma`.
-    pub struct GammaParam {
-        /// The shape of the distribution, positive.
-        shape: Option<f32> = required;
-        /// Its scale.
-        scale: Option<f32> = required;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-        /// The device, such as `cpu(0)`.
-        ctx: String = ("cpu".to_string());
-        /// The element type.
-        dtype: FloatDType = (FloatDType(DType::F32));
-    }
-}
-
-impl Distribution for GammaParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.shape, self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-    fn dtype(&self) -> DType {
-        self.dtype.0
-    }
-}
-
-params! {
-    /// Parameters of `_npi_exponential` and `_npi_rayleigh`.
-    pub struct ScaleParam {
-        /// The scale, not negative.
-        scale: Option<f32> = (Some(1.0));
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-        /// The device, such as `cpu(0)`.
-        ctx: String = ("cpu".to_string());
-    }
-}
-
-impl Distribution for ScaleParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.scale].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
-
-params! {
-    /// Parameters of `_npi_pareto` and `_npi_weibull`.
-    pub struct ExponentParam {
-        /// The exponent, positive.
-        a: Option<f32> = None;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-        /// The device, such as `cpu(0)`.
-        ctx: String = ("cpu".to_string());
-    }
-}
-
-impl Distribution for ExponentParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.a].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
-
-params! {
-    /// Parameters of `_npi_powerd`.
-    pub struct PowerParam {
-        /// The exponent, positive.
-        a: Option<f32> = None;
-        /// The shape of the result, to which arrays are broadcast; by default theirs.
-        size: ShapeOrNone = (ShapeOrNone(None));
-    }
-}
-
-impl Distribution for PowerParam {
-    fn given(&self) -> Vec<Option<f64>> {
-        [self.a].map(|p| p.map(f64::from)).to_vec()
-    }
-    fn size(&self) -> &ShapeOrNone {
-        &self.size
-    }
-}
 
 const ONE: &[ArgDef] = &[arg("input1", "The parameter, if it is not given as a number.")];
 const TWO: &[ArgDef] = &[

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ferromx_core::error::{Error, Result};
-use ferromx_core::shape::{Dims, Shape};
+use crate::error::{Error, Result};
+use crate::shape::{Dims, Shape};
 
 thread_local! {
     static NUMPY_SHAPE: Cell<bool> = const { Cell::new(false) };

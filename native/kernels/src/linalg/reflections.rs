@@ -1,0 +1,103 @@
+//! Products of Householder reflections, in blocks.
+
+use super::{Scalar, dot};
+use crate::gemm::{MatMut, MatRef, gemm};
+use crate::par::with_scratch;
+
+/// Reflections that are applied at once.
+pub(super) const BLOCK: usize = 32;
+
+/// The reflection I - t v v^T that takes a vector to a multiple of the first unit vector: `v[0]` is 1 and not stored, the first
+/// element becomes that multiple, the others those of v. Returns t.
+pub(super) fn reflector<T: Scalar>(x: &mut [T]) -> T {
+    let tail = dot(&x[1..], &x[1..]);
+    let (least, most) = (T::min_positive_value() / T::epsilon().powi(2), T::max_value() * T::epsilon());
+    if tail < least || tail > most {
+        // Squares of such numbers lose digits, or overflow; a multiple of the vector has the same reflection.
+        let largest = x.iter().fold(T::zero(), |largest, x| largest.max(x.abs()));
+        if !largest.is_finite() {
+            x[0] = T::nan();
+        }
+        if tail == T::zero() || !largest.is_normal() || largest == T::one() {
+            return T::zero();
+        }
+        x.iter_mut().for_each(|x| *x /= largest);
+        let factor = reflector(x);
+        x[0] *= largest;
+        return factor;
+    }
+    let first = x[0];
+    let norm = (first * first + tail).sqrt();
+    let beta = if first >= T::zero() { -norm } else { norm };
+    let scale = T::one() / (first - beta);
+    x[1..].iter_mut().for_each(|x| *x *= scale);
+    x[0] = beta;
+    (beta - first) / beta
+}
+
+/// Reflections H_i = I - t_i v_i v_i^T whose vectors lie in the rows of a matrix of `n` columns: the one of row i begins `offset`
+/// columns behind the diagonal with a 1, which is not stored. What is in front of it does not matter.
+#[derive(Clone, Copy)]
+pub(super) struct Reflections<'a, T> {
+    pub v: &'a [T],
+    pub n: usize,
+    pub offset: usize,
+    pub factors: &'a [T],
+}
+
+impl<T: Scalar> Reflections<'_, T> {
+    /// Multiplies `rows` rows, `n` elements apart, from the right by H_first H_first+1 ... of `count` reflections, or by the transpose of
+    /// this product. `x` begins in the column where the first reflection does.
+    pub fn apply(&self, (first, count): (usize, usize), transposed: bool, x: &mut [T], rows: usize) {
+        let width = self.n - self.offset - first;
+        let (zero, one) = (T::zero(), T::one());
+        with_scratch(count * (width + 2 * count + 2 * rows), |work: &mut [T]| {
+            let (v, work) = work.split_at_mut(count * width);
+            let (products, work) = work.split_at_mut(count * count);
+            let (t, work) = work.split_at_mut(count * count);
+            let (along, turned) = work.split_at_mut(rows * count);
+            for (i, to) in v.chunks_exact_mut(width).enumerate() {
+                let from = (first + i) * self.n + self.offset + first;
+                to[..i].fill(zero);
+                to[i] = one;
+                to[i + 1..].copy_from_slice(&self.v[from + i + 1..from + width]);
+            }
+            let v = MatRef::row_major(v, count, width);
+            gemm(one, v, v.t(), zero, MatMut::row_major(products, count, count));
+            triangle(products, &self.factors[first..first + count], t);
+            let t = MatRef::row_major(t, count, count);
+            gemm(one, MatRef::new(x, rows, width, self.n, 1), v.t(), zero, MatMut::row_major(along, rows, count));
+            let along = MatRef::row_major(along, rows, count);
+            gemm(one, along, if transposed { t.t() } else { t }, zero, MatMut::row_major(turned, rows, count));
+            gemm(-one, MatRef::row_major(turned, rows, count), v, one, MatMut::new(x, rows, width, self.n));
+        });
+    }
+
+    /// Writes the first rows of H_last ... H_1 H_0, as many as `out` holds.
+    pub fn product(&self, count: usize, out: &mut [T]) {
+        let (n, rows) = (self.n, out.len() / self.n.max(1));
+        out.fill(T::zero());
+        (0..rows).for_each(|i| out[i * n + i] = T::one());
+        for first in (0..count).step_by(BLOCK).rev() {
+            // Rows above are still those of the identity, and have zeros where these reflections act.
+            let from = first + self.offset;
+            if from < rows {
+                self.apply((first, BLOCK.min(count - first)), true, &mut out[from * n + from..], rows - from);
+            }
+        }
+    }
+}
+
+/// Writes the upper triangular T for which H_0 H_1 ... = I - V^T T V, from the products V V^T of the vectors (Schreiber and Van Loan, A
+/// storage-efficient WY representation, 1989).
+fn triangle<T: Scalar>(products: &[T], factors: &[T], t: &mut [T]) {
+    let n = factors.len();
+    t.fill(T::zero());
+    for (i, factor) in factors.iter().enumerate() {
+        t[i * n + i] = *factor;
+        for row in 0..i {
+            let along: T = (row..i).map(|k| t[row * n + k] * products[k * n + i]).sum();
+            t[row * n + i] = -*factor * along;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Products of bytes in AVX-512 VNNI: one instruction adds four products of an unsigned and a signed byte to each of 16 sums.
+
+use super::Isa;
+use super::multiversion;
+use crate::par::MatMut;
+use std::arch::x86_64::*;
+
+/// Terms that an instruction takes at once.
+pub(crate) const GROUP: usize = 4;
+/// Sums in a vector.
+pub(crate) const LANES: usize = 16;
+/// Bytes of a group of terms for all sums of a vector.
+const STEP: usize = GROUP * LANES;
+/// Rows of a tile: with two vectors each, and those of the operands, they fill 18 of the 32 registers.
+const ROWS: usize = 8;
+
+/// Whether the processor has the instructions, and may use them.
+pub(crate) fn available() -> bool {
+    multiversion::level() == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")
+}
+
+/// One or two panels of columns: in each, for every group of terms the bytes of [`LANES`] columns, one column after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Panels<'a> {
+    /// The bytes.
+    pub data: &'a [u8],
+    /// Groups of terms.
+    pub groups: usize,
+    /// What the sums begin with, one for each column.
+    pub init: &'a [i32],
+    /// Whether the bytes of the columns are signed and those of the rows are not, or the other way round.
+    pub signed: bool,
+}
+
+/// Writes the sums of products of the rows of `a`, which have `groups` groups of bytes each, with the columns of the panels. `c` has
+/// a row for each and no more columns than the panels.
+///
+/// # Panics
+/// When the lengths do not fit, or the processor has no such instructions.
+pub(crate) fn multiply(a: &[u8], panels: Panels<'_>, mut c: MatMut<'_, i32>) {
+    let (rows, cols, width) = (c.rows(), c.cols(), panels.groups * GROUP);
+    let vectors = cols.div_ceil(LANES);
+    assert!(available(), "the processor has no AVX-512 VNNI");
+    assert!(a.len() >= rows * width && (1..=2).contains(&vectors), "{rows} rows of {width} bytes, {cols} columns");
+    assert!(panels.data.len() >= vectors * panels.groups * STEP && panels.init.len() >= vectors * LANES, "panels");
+    let mut row = 0;
+    while row < rows {
+        let many = rows - row >= ROWS;
+        let count = if many { ROWS } else { 1 };
+        let a = &a[row * width..(row + count) * width];
+        let c = c.block(row, 0, count, cols);
+        // SAFETY: the instructions were found to exist, and the lengths fit.
+        unsafe {
+            match (many, vectors, panels.signed) {
+                (true, 1, true) => tile::<ROWS, 1, true>(a, panels, c),
+                (true, 1, false) => tile::<ROWS, 1, false>(a, panels, c),
+                (true, _, true) => tile::<ROWS, 2, true>(a, panels, c),
+                (true, _, false) => tile::<ROWS, 2, false>(a, panels, c),
+                (false, 1, true) => tile::<1, 1, true>(a, panels, c),
+                (false, 1, false) => tile::<1, 1, false>(a, panels, c),
+                (false, _, true) => tile::<1, 2, true>(a, panels, c),
+                (false, _, false) => tile::<1, 2, false>(a, panels, c),
+            }
+        }
+        row += count;
+    }
+}
+
+/// A tile of M rows and V vectors a row.
+///
+/// # Safety
+/// The processor has the instructions; there are M rows in `a` and `c`, and V panels for the columns of `c`.
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
+    a: &[u8],
+    panels: Panels<'_>,
+    mut c: MatMut<'_, i32>,
+) {
+    let width = panels.groups * GROUP;
+    let tail = c.cols() - LANES * (V - 1);
+    let mask = u16::MAX >> (LANES - tail);
+    let mut sums = [[_mm512_setzero_si512(); V]; M];
+    // SAFETY: the caller says that rows, panels and columns are there; the mask leaves out columns beyond the last.
+    unsafe {
+        for v in 0..V {
+            let init = _mm512_loadu_si512(panels.init.as_ptr().add(v * LANES).cast());
+            sums.iter_mut().for_each(|row| row[v] = init);
+        }
+        for group in 0..panels.groups {
+            let mut columns = [_mm512_setzero_si512(); V];
+            for (v, columns) in columns.iter_mut().enumerate() {
+                *columns = _mm512_loadu_si512(panels.data.as_ptr().add((v * panels.groups + group) * STEP).cast());
+            }
+            for (i, row) in sums.iter_mut().enumerate() {
+                let bytes = _mm512_set1_epi32(a.as_ptr().add(i * width + group * GROUP).cast::<i32>().read_unaligned());
+                for v in 0..V {
+                    row[v] = match SIGNED {
+                        true => _mm512_dpbusd_epi32(row[v], bytes, columns[v]),
+                        false => _mm512_dpbusd_epi32(row[v], columns[v], bytes),
+                    };
+                }
+            }
+        }
+        for (i, row) in sums.iter().enumerate() {
+            let out = c.row_mut(i).as_mut_ptr();
+            for (v, sums) in row.iter().enumerate() {
+                let mask = if v + 1 == V { mask } else { u16::MAX };
+                _mm512_mask_storeu_epi32(out.add(v * LANES), mask, *sums);
+            }
+        }
+    }
+}

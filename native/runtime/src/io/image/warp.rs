@@ -1,0 +1,184 @@
+//! Pictures turned, sheared and scaled at random, and colours changed as hue, lightness and saturation.
+
+use ferromx_core::ensure;
+use ferromx_core::error::Result;
+use ferromx_kernels::rng::Draws;
+
+use super::params::WarpParam;
+use super::picture::{Picture, below, between};
+
+/// The largest side of a picture that is scaled at random.
+const MAX_SIDE: f32 = 65536.0;
+
+impl WarpParam {
+    /// Checks parameters that depend on each other.
+    pub fn check(&self) -> Result<()> {
+        ensure!(
+            0.0 < self.min_random_scale && self.min_random_scale <= self.max_random_scale,
+            "random scales from {} to {} are impossible: use 0 < min_random_scale <= max_random_scale",
+            self.min_random_scale,
+            self.max_random_scale
+        );
+        ensure!(
+            self.min_img_size <= self.max_img_size && self.min_img_size <= MAX_SIDE && self.max_img_size >= 1.0,
+            "sides of {} to {} pixels are impossible",
+            self.min_img_size,
+            self.max_img_size
+        );
+        Ok(())
+    }
+
+    /// Turns, shears and scales a picture about its middle. `ratios` bound that of width to height by which its proportions change.
+    pub fn warp(&self, picture: Picture, ratios: (f32, f32), (fill, method): (i32, i32), draws: &mut Draws) -> Picture {
+        let still = self.max_rotate_angle == 0 && self.rotate <= 0 && self.max_shear_ratio == 0.0;
+        let unscaled = self.max_random_scale == 1.0 && self.min_random_scale == 1.0;
+        let unbound = self.max_img_size == 1e10 && self.min_img_size == 0.0;
+        if still && unscaled && unbound && ratios == (1.0, 1.0) {
+            return picture;
+        }
+        let shear = between(draws, -self.max_shear_ratio, self.max_shear_ratio);
+        let most = self.max_rotate_angle as usize;
+        let angle = match self.rotate {
+            given if given > 0 => given,
+            _ => below(draws, 2 * most + 1) as i32 - self.max_rotate_angle,
+        };
+        let (b, a) = (angle as f32).to_radians().sin_cos();
+        let scale = between(draws, self.min_random_scale, self.max_random_scale);
+        let ratio = between(draws, ratios.0, ratios.1);
+        let tall = 2.0 * scale / (1.0 + ratio);
+        let wide = ratio * tall;
+        let side =
+            |n: usize| (n as f32 * scale).min(self.max_img_size).max(self.min_img_size).clamp(1.0, MAX_SIDE) as usize;
+        let size = (side(picture.height), side(picture.width));
+        let matrix = [[tall * a - shear * b * wide, tall * b + shear * a * wide], [-b * wide, a * wide]];
+        transform(&picture, matrix, size, fill as u8, method == 0)
+    }
+
+    /// Changes hue, lightness and saturation by random amounts.
+    pub fn recolor(&self, picture: &mut Picture, draws: &mut Draws) {
+        if picture.channels != 3 || (self.random_h, self.random_s, self.random_l) == (0, 0, 0) {
+            return;
+        }
+        let mut amount = |most: i32| between(draws, -(most as f32), most as f32).trunc();
+        let (h, s, l) = (amount(self.random_h), amount(self.random_s), amount(self.random_l));
+        for pixel in picture.samples.as_chunks_mut::<3>().0 {
+            let [hue, lightness, saturation] = to_hls(*pixel);
+            *pixel = of_hls([
+                (hue + h).clamp(0.0, 180.0),
+                (lightness + l).clamp(0.0, 255.0),
+                (saturation + s).clamp(0.0, 255.0),
+            ]);
+        }
+    }
+}
+
+/// The picture of another size where a pixel (x, y), seen from the middle, is that of the inverse of `matrix` times (x, y) in the old
+/// one, interpolated between its four neighbours or the nearest pixel. What comes from outside has the colour `fill`.
+fn transform(
+    picture: &Picture,
+    matrix: [[f32; 2]; 2],
+    (height, width): (usize, usize),
+    fill: u8,
+    nearest: bool,
+) -> Picture {
+    let [[m00, m01], [m10, m11]] = matrix;
+    let determinant = m00 * m11 - m01 * m10;
+    let shift =
+        |row: [f32; 2], new: usize| (new as f32 - row[0] * picture.width as f32 - row[1] * picture.height as f32) / 2.0;
+    let (left, top) = (shift(matrix[0], width), shift(matrix[1], height));
+    let n = picture.channels;
+    let sample = |x: i64, y: i64, c: usize| match (usize::try_from(x), usize::try_from(y)) {
+        (Ok(x), Ok(y)) if x < picture.width && y < picture.height => picture.samples[(y * picture.width + x) * n + c],
+        _ => fill,
+    };
+    let mut samples = Vec::with_capacity(height * width * n);
+    for row in 0..height {
+        for column in 0..width {
+            let (dx, dy) = (column as f32 - left, row as f32 - top);
+            let (x, y) = ((m11 * dx - m01 * dy) / determinant, (m00 * dy - m10 * dx) / determinant);
+            if nearest {
+                let (x, y) = (x.round() as i64, y.round() as i64);
+                samples.extend((0..n).map(|c| sample(x, y, c)));
+                continue;
+            }
+            let (x0, y0) = (x.floor(), y.floor());
+            let (fx, fy) = (x - x0, y - y0);
+            let (x0, y0) = (x0 as i64, y0 as i64);
+            samples.extend((0..n).map(|c| {
+                let at = |i: i64, j: i64| f32::from(sample(x0 + i, y0 + j, c));
+                let above = at(0, 0) * (1.0 - fx) + at(1, 0) * fx;
+                let below = at(0, 1) * (1.0 - fx) + at(1, 1) * fx;
+                (above * (1.0 - fy) + below * fy).round() as u8
+            }));
+        }
+    }
+    Picture { height, width, samples, channels: n }
+}
+
+/// Hue (up to 180), lightness and saturation (up to 255) of red, green and blue.
+fn to_hls(pixel: [u8; 3]) -> [f32; 3] {
+    let [r, g, b] = pixel.map(|x| f32::from(x) / 255.0);
+    let (most, least) = (r.max(g).max(b), r.min(g).min(b));
+    let (range, sum) = (most - least, most + least);
+    if range == 0.0 {
+        return [0.0, 127.5 * sum, 0.0];
+    }
+    let saturation = range / if sum < 1.0 { sum } else { 2.0 - sum };
+    let sixth = match most {
+        m if m == r => (g - b) / range,
+        m if m == g => 2.0 + (b - r) / range,
+        _ => 4.0 + (r - g) / range,
+    };
+    [sixth.rem_euclid(6.0) * 30.0, 127.5 * sum, 255.0 * saturation]
+}
+
+/// The inverse of [`to_hls`].
+fn of_hls([hue, lightness, saturation]: [f32; 3]) -> [u8; 3] {
+    let (l, s) = (lightness / 255.0, saturation / 255.0);
+    let most = if l <= 0.5 { l * (1.0 + s) } else { l + s - l * s };
+    let least = 2.0 * l - most;
+    let channel = |turn: f32| {
+        // How far the hue is from the middle of the channel's third of the circle, in sixths.
+        let sixth = (hue / 30.0 + turn).rem_euclid(6.0);
+        let part = if sixth < 1.0 {
+            sixth
+        } else if sixth < 3.0 {
+            1.0
+        } else if sixth < 4.0 {
+            4.0 - sixth
+        } else {
+            0.0
+        };
+        ((least + (most - least) * part) * 255.0).round().clamp(0.0, 255.0) as u8
+    };
+    [channel(2.0), channel(0.0), channel(4.0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gray(height: usize, width: usize, samples: &[u8]) -> Picture {
+        Picture { height, width, channels: 1, samples: samples.to_vec() }
+    }
+
+    #[test]
+    fn transforms_keep_the_middle() {
+        let picture = gray(2, 3, &[1, 2, 3, 4, 5, 6]);
+        let same = transform(&picture, [[1.0, 0.0], [0.0, 1.0]], (2, 3), 0, false);
+        assert_eq!(same.samples, picture.samples);
+        let wider = transform(&picture, [[1.0, 0.0], [0.0, 1.0]], (2, 5), 9, true);
+        assert_eq!(wider.samples, [9, 1, 2, 3, 9, 9, 4, 5, 6, 9]);
+        let twice = transform(&gray(1, 2, &[10, 20]), [[2.0, 0.0], [0.0, 1.0]], (1, 4), 0, false);
+        assert_eq!(twice.samples, [10, 15, 20, 10]);
+    }
+
+    #[test]
+    fn colors_survive_the_way_to_hls_and_back() {
+        for pixel in [[0, 0, 0], [255, 255, 255], [255, 0, 0], [0, 255, 0], [12, 200, 255], [90, 91, 17], [128, 5, 130]]
+        {
+            assert_eq!(of_hls(to_hls(pixel)), pixel);
+        }
+        assert_eq!(to_hls([0, 255, 0]), [60.0, 127.5, 255.0]);
+    }
+}
