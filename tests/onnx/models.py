@@ -128,6 +128,8 @@ class ScaledDot(nn.Module):
         q, k, v = (part(x).reshape(batch, length, 2, 4).transpose(1, 2) for part in self.parts)
         if self.how == "function":
             y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        elif self.how == "truth values":
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask > -0.5)
         elif self.how == "causal":
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         elif self.how == "scaled after":
@@ -163,6 +165,8 @@ def parts():
     yield "gelu by tanh, new exporter, version 18", nn.GELU(approximate="tanh"), (x,), {"opset_version": 18, "dynamo": True}
     yield "gelu by tanh, version 20", nn.GELU(approximate="tanh"), (x,), {"opset_version": 20}
     yield "gelu by tanh, written out", TanhGelu(), (x,), {"opset_version": 17}
+    for dynamo in [False, True]:
+        yield f"attention, truth values{', new exporter' if dynamo else ''}", ScaledDot("truth values"), (x, mask), {"dynamo": dynamo}
     keep = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     yield "convolution and normalisation", ConvNorm(), (torch.randn(2, 3, 6, 5),), keep
 

@@ -72,6 +72,10 @@ fn everything_that_cannot_be_mapped_is_reported_at_once() {
     ] {
         assert!(text.contains(part), "'{part}' is missing in: {text}");
     }
+    let wide = error(
+        "r = reshape(x, shape = [1, 1, 2, 3]);\ny = avg_pool(r, size = [1, 1, 2, 9223372036854775807], stride = [1, 1, 2, 2]);",
+    );
+    assert!(wide.contains("larger than any image"), "{wide}");
     assert!(error("y = relu(z);").contains("its input 'z' is neither"));
     assert!(error("y = max_pool(x, size = 3);").contains("its attribute size is a int instead of Ints"));
 }

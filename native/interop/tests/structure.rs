@@ -84,7 +84,7 @@ fn sub_graphs_become_one_operator() {
 
 #[test]
 fn attention_and_its_activations_become_one_operator() {
-    for how in ["function", "causal", "scaled after", "multiplied after", "scaled before"] {
+    for how in ["function", "causal", "scaled after", "multiplied after", "scaled before", "truth values"] {
         for exporter in ["", ", new exporter"] {
             let name = format!("attention, {how}{exporter}");
             let made = operators("parts", &name, &ImportOptions::default());
@@ -102,8 +102,9 @@ fn attention_and_its_activations_become_one_operator() {
 
 #[test]
 fn attention_is_written_as_each_version_has_it() {
-    for (opset, attention, softmax) in [(17, 0, 1), (23, 1, 0)] {
-        let made = imported("parts", "attention, scaled after", &ImportOptions::default());
+    let cases = ["attention, scaled after", "attention, truth values"].map(|n| [(n, 17, 0, 1), (n, 23, 1, 0)]);
+    for (name, opset, attention, softmax) in cases.into_iter().flatten() {
+        let made = imported("parts", name, &ImportOptions::default());
         let params = made.args.iter().chain(&made.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
         let shapes = [("x0", [2, 5, 8].into()), ("x1", [2, 1, 5, 5].into())];
         let shapes = shapes.into_iter().map(|(n, s): (&str, Shape)| (n.to_string(), s)).collect();

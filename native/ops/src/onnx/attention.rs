@@ -24,6 +24,8 @@ params! {
         transposed_keys: bool = false;
         /// Whether the last input is a mask.
         use_mask: bool = false;
+        /// Whether weights that are no numbers, those of queries whose keys are all masked by minus infinity, are zeros.
+        zero_masked: bool = false;
     }
 }
 
@@ -216,6 +218,11 @@ fn weights<T: gemm::Element + Accum>(
         });
     }
     softmax_forward(s.rows(), SoftmaxKind::Softmax, 1.0, None, scores, weights);
+    if ctx.params::<AttentionParam>().zero_masked {
+        parallel_rows(weights, s.keys, (1usize << 14).div_ceil(s.keys.max(1)), |_, row| {
+            row.iter_mut().filter(|w| w.is_nan()).for_each(|w| *w = T::zero());
+        });
+    }
     Ok(())
 }
 
@@ -317,6 +324,16 @@ mod tests {
         let mask = array(&[f64::NEG_INFINITY, 0.0], &[2]);
         let out = Case::new(&ATTENTION, &[("use_mask", "True")]).run1(&[q, k, v, mask]).unwrap();
         assert_eq!(out.to_vec::<f64>().unwrap(), [3.0, 4.0]);
+        // A mask that leaves no key.
+        let (q, k, v) = (array(&[1.0f64], &[1, 1]), array(&[1.0f64, 2.0], &[2, 1]), array(&[1.0f64, 2.0], &[2, 1]));
+        let mask = array(&[f64::NEG_INFINITY; 2], &[2]);
+        let run = |more: &[(&str, &str)]| {
+            let attrs = [&[("use_mask", "True")], more].concat();
+            let out = Case::new(&ATTENTION, &attrs).run1(&[q.clone(), k.clone(), v.clone(), mask.clone()]);
+            out.unwrap().to_vec::<f64>().unwrap()[0]
+        };
+        assert!(run(&[]).is_nan());
+        assert_eq!(run(&[("zero_masked", "True")]), 0.0);
     }
 
     #[test]

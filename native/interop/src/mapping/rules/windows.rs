@@ -69,8 +69,20 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
+/// The largest kernel, stride, dilation or padding: it can be multiplied with another, or with a dimension.
+const MAX_WINDOW: i64 = 1 << 24;
+
+/// Refuses windows that no image has.
+fn check_windows(lists: &[&[i64]]) -> Result<()> {
+    match lists.iter().copied().flatten().find(|x| !(-MAX_WINDOW..=MAX_WINDOW).contains(*x)) {
+        Some(x) => Err(Error::value(format!("a window with the number {x} is larger than any image"))),
+        None => Ok(()),
+    }
+}
+
 fn pads_to_the_end(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (mut pads, kernel, strides) = (ints(args, 0)?, ints(args, 1)?, ints(args, 2)?);
+    check_windows(&[&pads, &kernel, &strides])?;
     let shape = s.importer.builder.info(handle(args, 3)?).shape.clone();
     let n = kernel.len();
     let known = shape.dims().len() == n + 2 && !shape.dims()[2..].contains(&-1);
@@ -97,6 +109,7 @@ fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let n = kernel.len();
     let extra = if args[6] == Value::None { vec![0; n] } else { ints(args, 6)? };
     let given = if args[1] == Value::None { vec![0; 2 * n] } else { ints(args, 1)? };
+    check_windows(&[&kernel, &strides, &dilations, &extra, &given])?;
     if [strides.len(), dilations.len(), extra.len(), given.len() / 2] != [n; 4] {
         return Err(Error::value(format!("strides, dilations, pads or output_padding do not fit a kernel {kernel:?}")));
     }
@@ -122,7 +135,8 @@ fn transposed_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let wanted = &wanted[wanted.len().saturating_sub(n)..];
     let (mut begin, mut end) = (vec![0; n], vec![0; n]);
     for k in 0..n.min(wanted.len()) {
-        let total = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1 - wanted[k];
+        let made = strides[k] * (size(k) - 1) + extra[k] + (kernel[k] - 1) * dilations[k] + 1;
+        let total = made.saturating_sub(wanted[k]);
         (begin[k], end[k]) = match same {
             // A wanted output that is larger than what is made is extended at its end.
             _ if total < 0 => (0, total),
@@ -165,6 +179,7 @@ fn halves(pads: &[i64]) -> Result<(&[i64], &[i64])> {
 
 pub(super) fn window_pads(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (kernel, strides, dilations) = (ints(args, 2)?, ints(args, 3)?, ints(args, 4)?);
+    check_windows(&[&kernel, &strides, &dilations])?;
     let n = kernel.len();
     if strides.len() != n || dilations.len() != n {
         return Err(Error::value(format!(
