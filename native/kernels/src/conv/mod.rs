@@ -4,7 +4,8 @@
 //! A convolution is an implicit matrix product: panels of windows are packed straight from the image, padding included,
 //! and multiplied with packed weights. The gradient of the data is a convolution of the output's gradient with the
 //! weights turned round, one for each residue of the stride; the gradient of the weights is the product of the output's
-//! gradient with the windows. Results do not depend on the number of threads.
+//! gradient with the windows. Results do not depend on the number of threads. Where images are small, vectors hold output
+//! channels instead of pixels.
 //!
 //! Kernels of 3 x 3 taps without stride on many channels are computed in `f32` by Winograd's algorithm, whose rounding
 //! errors are some ten times as large; the environment variable `MXNET_EXACT_CONV=1` turns that off. Depthwise
