@@ -131,12 +131,18 @@ pub fn box_encode<T: Real>(
 crate::simd::per_isa! {
     /// Takes the logarithms of the ratios of sizes, and scales all codes. Samples that have no mask get zeros.
     fn finish_codes<T: Real>(codes: &[T::Acc], means_stds: ([T::Acc; 4], [T::Acc; 4]), out: (&[T], &mut [T])) {
-        let (means, stds) = means_stds;
-        let rows = codes.as_chunks::<4>().0.iter().zip(out.0.as_chunks::<4>().0).zip(out.1.as_chunks_mut::<4>().0);
-        for ((code, mask), target) in rows {
-            for k in 0..4 {
-                let code = if k < 2 { code[k] } else { code[k].logarithm() };
-                let code = (code - means[k]) / stds[k];
+        const LANES: usize = 16;
+        let (mut means, mut stds) = ([T::Acc::default(); LANES], [T::Acc::default(); LANES]);
+        for k in 0..LANES {
+            (means[k], stds[k]) = (means_stds.0[k % 4], means_stds.1[k % 4]);
+        }
+        for (at, codes) in (0..codes.len()).step_by(LANES).zip(codes.chunks(LANES)) {
+            let n = codes.len();
+            let (mask, target) = (&out.0[at..at + n], &mut out.1[at..at + n]);
+            for k in 0..n {
+                let log = codes[k].logarithm();
+                let code = if k % 4 < 2 { codes[k] } else { log };
+                let code = (code - means[k % LANES]) / stds[k % LANES];
                 target[k] = if mask[k].to_f32() > 0.0 { code.store() } else { T::default() };
             }
         }

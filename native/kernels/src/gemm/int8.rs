@@ -85,6 +85,8 @@ mod vnni {
 
     /// Rows of a parallel block; its columns are two panels.
     const BLOCK: usize = 64;
+    /// Bytes that are copied at once where rows need no zeros behind them.
+    const COPIED: usize = 1 << 14;
     /// What makes a signed byte unsigned: 128 more, which the sums have to lose again.
     const SHIFT: u8 = 0x80;
 
@@ -97,7 +99,13 @@ mod vnni {
             with_scratch(panels * LANES, |init: &mut [i32]| {
                 let (rows, columns) = bytes.split_at_mut(m * row);
                 let work = if m * n * k < PARALLEL_WORK { m.max(n) } else { BLOCK };
-                par::parallel_rows(rows, row, work, |i, to| copy_row(&a[i * k..(i + 1) * k], shifted, to));
+                if row == k {
+                    par::parallel_rows(rows, COPIED, 1, |i, to| {
+                        copy_row(&a[i * COPIED..i * COPIED + to.len()], shifted, to);
+                    });
+                } else {
+                    par::parallel_rows(rows, row, work, |i, to| copy_row(&a[i * k..(i + 1) * k], shifted, to));
+                }
                 par::parallel_rows2(
                     (&mut *columns, panel),
                     (&mut *init, LANES),

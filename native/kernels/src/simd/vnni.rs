@@ -43,38 +43,42 @@ pub(crate) fn multiply(a: &[u8], panels: Panels<'_>, mut c: MatMut<'_, i32>) {
     assert!(available(), "the processor has no AVX-512 VNNI");
     assert!(a.len() >= rows * width && (1..=2).contains(&vectors), "{rows} rows of {width} bytes, {cols} columns");
     assert!(panels.data.len() >= vectors * panels.groups * STEP && panels.init.len() >= vectors * LANES, "panels");
-    let mut row = 0;
-    while row < rows {
-        let many = rows - row >= ROWS;
-        let count = if many { ROWS } else { 1 };
-        let a = &a[row * width..(row + count) * width];
-        let c = c.block(row, 0, count, cols);
-        // SAFETY: the instructions were found to exist, and the lengths fit.
-        unsafe {
-            match (many, vectors, panels.signed) {
-                (true, 1, true) => tile::<ROWS, 1, true>(a, panels, c),
-                (true, 1, false) => tile::<ROWS, 1, false>(a, panels, c),
-                (true, _, true) => tile::<ROWS, 2, true>(a, panels, c),
-                (true, _, false) => tile::<ROWS, 2, false>(a, panels, c),
-                (false, 1, true) => tile::<1, 1, true>(a, panels, c),
-                (false, 1, false) => tile::<1, 1, false>(a, panels, c),
-                (false, _, true) => tile::<1, 2, true>(a, panels, c),
-                (false, _, false) => tile::<1, 2, false>(a, panels, c),
-            }
+    // SAFETY: the instructions were found to exist, and the lengths fit.
+    unsafe {
+        match (vectors, panels.signed) {
+            (1, true) => all_rows::<1, true>(a, panels, &mut c),
+            (1, false) => all_rows::<1, false>(a, panels, &mut c),
+            (_, true) => all_rows::<2, true>(a, panels, &mut c),
+            (_, false) => all_rows::<2, false>(a, panels, &mut c),
         }
-        row += count;
     }
 }
 
-/// A tile of M rows and V vectors a row.
+/// All rows, tile by tile.
 ///
 /// # Safety
-/// The processor has the instructions; there are M rows in `a` and `c`, and V panels for the columns of `c`.
+/// See [`tile`].
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn all_rows<const V: usize, const SIGNED: bool>(a: &[u8], panels: Panels<'_>, c: &mut MatMut<'_, i32>) {
+    let (rows, tiled) = (c.rows(), c.rows() / ROWS * ROWS);
+    // SAFETY: as the caller says.
+    unsafe {
+        (0..tiled).step_by(ROWS).for_each(|row| tile::<ROWS, V, SIGNED>(a, panels, c, row));
+        (tiled..rows).for_each(|row| tile::<1, V, SIGNED>(a, panels, c, row));
+    }
+}
+
+/// A tile of M rows from number `first` on and V vectors a row.
+///
+/// # Safety
+/// The processor has the instructions; there are so many rows in `a` and `c`, and V panels for the columns of `c`.
+#[inline]
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
     a: &[u8],
     panels: Panels<'_>,
-    mut c: MatMut<'_, i32>,
+    c: &mut MatMut<'_, i32>,
+    first: usize,
 ) {
     let width = panels.groups * GROUP;
     let tail = c.cols() - LANES * (V - 1);
@@ -82,6 +86,8 @@ unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
     let mut sums = [[_mm512_setzero_si512(); V]; M];
     // SAFETY: the caller says that rows, panels and columns are there; the mask leaves out columns beyond the last.
     unsafe {
+        let (a, stride) = (a.as_ptr().add(first * width), c.row_stride());
+        let out = c.as_mut_ptr().add(first * stride);
         for v in 0..V {
             let init = _mm512_loadu_si512(panels.init.as_ptr().add(v * LANES).cast());
             sums.iter_mut().for_each(|row| row[v] = init);
@@ -92,7 +98,7 @@ unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
                 *columns = _mm512_loadu_si512(panels.data.as_ptr().add((v * panels.groups + group) * STEP).cast());
             }
             for (i, row) in sums.iter_mut().enumerate() {
-                let bytes = _mm512_set1_epi32(a.as_ptr().add(i * width + group * GROUP).cast::<i32>().read_unaligned());
+                let bytes = _mm512_set1_epi32(a.add(i * width + group * GROUP).cast::<i32>().read_unaligned());
                 for v in 0..V {
                     row[v] = match SIGNED {
                         true => _mm512_dpbusd_epi32(row[v], bytes, columns[v]),
@@ -102,10 +108,9 @@ unsafe fn tile<const M: usize, const V: usize, const SIGNED: bool>(
             }
         }
         for (i, row) in sums.iter().enumerate() {
-            let out = c.row_mut(i).as_mut_ptr();
             for (v, sums) in row.iter().enumerate() {
                 let mask = if v + 1 == V { mask } else { u16::MAX };
-                _mm512_mask_storeu_epi32(out.add(v * LANES), mask, *sums);
+                _mm512_mask_storeu_epi32(out.add(i * stride + v * LANES), mask, *sums);
             }
         }
     }

@@ -121,8 +121,8 @@ macro_rules! each {
                 let set = (points.first + begin) / points.block;
                 let end = ((set + 1) * points.block - points.first).min(n);
                 let $p = points.p.map(|p| p[set].to_f64());
-                for ($i, x) in points.x.iter().enumerate().take(end).skip(begin) {
-                    let $x = x.to_f64();
+                for (k, x) in points.x[begin..end].iter().enumerate() {
+                    let ($i, $x) = (begin + k, x.to_f64());
                     $body;
                 }
                 begin = end;
