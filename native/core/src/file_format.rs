@@ -142,6 +142,18 @@ impl<'a> Reader<'a> {
         Ok(Some(self.elements(&shape, dtype)?.into()))
     }
 
+    /// Refuses a csr array whose row pointers, of this shape in the file, do not fit its rows: memory for as many would be asked
+    /// for in vain.
+    fn check_rows(&self, shape: &Shape, pointers: Option<Shape>) -> Result<()> {
+        /// Rows of an array that stores nothing, not even row pointers.
+        const MOST: i64 = 1 << 24;
+        let (rows, pointers) = (shape.dims().first().copied().unwrap_or(0), pointers.map_or(0, |p| p.dims()[0]));
+        if if pointers == 0 { rows <= MOST } else { rows.checked_add(1) == Some(pointers) } {
+            return Ok(());
+        }
+        Err(self.error(format!("a csr array of {rows} rows has {pointers} row pointers")))
+    }
+
     /// A sparse array behind its storage type.
     fn sparse(&mut self, storage_type: StorageType) -> Result<Option<Array>> {
         // Arrays without stored values have a dimension of 0 in whatever version of the format.
@@ -152,6 +164,9 @@ impl<'a> Reader<'a> {
         let parts: Vec<(DType, Option<Shape>)> =
             (0..storage_type.num_aux()).map(|_| Ok((self.dtype()?, self.shape(true)?))).collect::<Result<_>>()?;
         let whole = |s: &Option<Shape>| s.clone().filter(|s| !s.dims().is_empty());
+        if storage_type == StorageType::Csr {
+            self.check_rows(&shape, parts.first().and_then(|(_, pointers)| whole(pointers)))?;
+        }
         let empty = SparseArray::zeros(storage_type, &shape, dtype, Context::default());
         let array = empty.map_err(|e| self.error(e.to_string()))?;
         let Some(stored) = whole(&stored) else { return Ok(Some(array.into())) };
@@ -346,6 +361,18 @@ mod tests {
         for (a, b) in arrays.iter().zip(&back.arrays) {
             assert_eq!(array_to_bytes(&a.clone().into()), array_to_bytes(b.as_ref().unwrap()));
         }
+    }
+
+    #[test]
+    fn rows_that_a_file_does_not_have_cost_no_memory() {
+        let array = SparseArray::zeros(StorageType::Csr, &Shape::new(&[2, 3]), DType::F32, Context::default()).unwrap();
+        let mut bytes = file_of(&[array.into()], &[]);
+        assert!(from_bytes(&bytes, "test").is_ok());
+        let shape: Vec<u8> = [2i64, 3].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let at = bytes.windows(16).position(|part| part == shape).unwrap();
+        bytes[at..at + 8].copy_from_slice(&(1i64 << 40).to_le_bytes());
+        let message = from_bytes(&bytes, "test").err().unwrap().to_string();
+        assert!(message.contains("1099511627776 rows"), "{message}");
     }
 
     #[test]
