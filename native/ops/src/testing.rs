@@ -18,6 +18,12 @@ use ferromx_core::storage::{Req, call_once};
 
 use crate::registry;
 
+/// An array of different numbers between -1 and 1.4, in no order.
+pub fn numbers(dims: &[i64]) -> NDArray {
+    let n = dims.iter().product::<i64>();
+    array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
+}
+
 /// An array of the shape with these elements.
 pub fn array<T: Element>(items: &[T], dims: &[i64]) -> NDArray {
     NDArray::from_slice(items, dims).unwrap()

@@ -48,6 +48,7 @@ families!(
     np_stats,
     optimizer,
     order,
+    places,
     quantized,
     reduce,
     rnn,

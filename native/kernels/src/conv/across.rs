@@ -6,7 +6,7 @@
 //! planes when they are complete.
 
 use super::ConvShape;
-use super::implicit::{Implicit, Moment};
+use super::implicit::{Implicit, Moment, even_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
@@ -15,7 +15,7 @@ use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
 /// The most bytes that a column of weights takes in one block of the inner dimension.
-const DEPTH_BYTES: usize = 1024;
+const BLOCK_BYTES: usize = 1024;
 /// The most pixels that are computed together, unless a row of windows has more.
 const PIXELS: usize = 224;
 /// The most bytes of sums, which stay in the second-level cache.
@@ -32,9 +32,7 @@ pub(super) fn pays<T: Accum>(shape: &ConvShape) -> bool {
 
 /// The blocks that the inner dimension is cut into.
 fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = depth.div_ceil(DEPTH_BYTES / size_of::<T>()).max(1);
-    let len = depth.div_ceil(count).max(1);
-    (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
+    even_blocks::<T>(depth, BLOCK_BYTES)
 }
 
 /// Packs weights of (channels, depth) into panels of `nr` channels, block by block of the inner dimension.

@@ -18,7 +18,7 @@ use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
 
 /// The most bytes that a row of weights takes in one block of the inner dimension.
-const DEPTH_BYTES: usize = 2048;
+const BLOCK_BYTES: usize = 2048;
 /// Multiply-adds that are worth a chunk of parallel work.
 const CHUNK_WORK: usize = 1 << 18;
 /// Panels of windows that are multiplied with a panel of weights, one after the other.
@@ -30,7 +30,12 @@ const IMAGES_BYTES: usize = 1 << 20;
 
 /// The blocks that the inner dimension is cut into.
 pub(super) fn depth_blocks<T>(depth: usize) -> impl Iterator<Item = Range<usize>> {
-    let count = depth.div_ceil(DEPTH_BYTES / size_of::<T>()).max(1);
+    even_blocks::<T>(depth, BLOCK_BYTES)
+}
+
+/// Blocks of nearly the same length, of `bytes` at most.
+pub(super) fn even_blocks<T>(depth: usize, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let count = depth.div_ceil(bytes / size_of::<T>()).max(1);
     let len = depth.div_ceil(count).max(1);
     (0..depth).step_by(len).map(move |start| start..(start + len).min(depth))
 }

@@ -229,13 +229,7 @@ fn values_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], of: (usize, usize), outs: &m
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array};
-    use ferromx_core::ndarray::NDArray;
-
-    fn numbers(dims: &[i64]) -> NDArray {
-        let n = dims.iter().product::<i64>();
-        array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
-    }
+    use crate::testing::{Case, numbers};
 
     #[test]
     fn gradients_agree_with_finite_differences() {

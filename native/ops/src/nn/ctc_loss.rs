@@ -188,12 +188,11 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array, close};
+    use crate::testing::{Case, array, close, numbers};
     use ferromx_core::ndarray::NDArray;
 
     fn scores(frames: i64, batch: i64, classes: i64) -> NDArray {
-        let n = frames * batch * classes;
-        array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), &[frames, batch, classes])
+        numbers(&[frames, batch, classes])
     }
 
     #[test]

@@ -303,13 +303,7 @@ fn backward<T: gemm::Element + Accum>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Case, array};
-    use ferromx_core::ndarray::NDArray;
-
-    fn numbers(dims: &[i64]) -> NDArray {
-        let n = dims.iter().product::<i64>();
-        array(&(0..n).map(|i| (i * 7 % 13) as f64 / 5.0 - 1.0).collect::<Vec<_>>(), dims)
-    }
+    use crate::testing::{Case, array, numbers};
 
     #[test]
     fn values_are_weighted_by_softmax() {
