@@ -27,9 +27,10 @@ static void reads_batches(void) {
   uint32_t num_params = 0;
   DataIterCreator kind = kind_named("CSVIter", &num_params);
   CHECK(num_params > 2);
-  const char *keys[] = {"data_csv", "data_shape", "batch_size"}, *values[] = {path, "(2,)", "2"};
+  const char *keys[] = {"data_csv", "data_shape", "batch_size", "round_batch"};
+  const char *values[] = {path, "(2,)", "2", "False"};
   DataIterHandle iter = NULL;
-  OK(MXDataIterCreateIter(kind, 3, keys, values, &iter));
+  OK(MXDataIterCreateIter(kind, 4, keys, values, &iter));
   const float want[2][4] = {{1, 2, 3, 4}, {5, 6, 1, 2}};
   for (int epoch = 0; epoch < 2; epoch++) {
     int more = 0;
