@@ -397,6 +397,39 @@ def control():
     )
     sums = helper.make_node("Scan", ["x0", "xs"], ["last", "all"], body=single, num_scan_inputs=1)
     yield Case("Scan of numbers", [sums], {"x0": np.float32(1), "xs": numbers((260,))}, ["last", "all"])
+    yield from scans_of_batches(step)
+
+
+def scans_of_batches(step):
+    """Scan as version 8 has it: batches first, sequences of several lengths."""
+    f = lambda name, shape=(): helper.make_tensor_value_info(name, 1, shape)
+    both = helper.make_graph(
+        [
+            helper.make_node("Add", ["state", "a"], ["sum"]),
+            helper.make_node("Mul", ["sum", "b"], ["next"]),
+            helper.make_node("Identity", ["next"], ["whole"]),
+            helper.make_node("ReduceMax", ["b"], ["most"], keepdims=0),
+        ],
+        "both",
+        [f("state", (2,)), f("a", (2,)), f("b", (2,))],
+        [f("next", (2,)), f("whole", (2,)), f("most")],
+    )
+
+    def scan(name, lengths, shape, body=step, rows=1, **attributes):
+        given = {"x0": numbers(shape[:1] + shape[2:])}
+        given |= {f"xs{i}": numbers(shape, seed=i + 1) for i in range(rows)}
+        made = ["last", "all"] if body is step else ["last", "all", "most"]
+        node = helper.make_node("Scan", ["" if lengths is None else "n", *given], made, body=body, num_scan_inputs=rows, **attributes)
+        inputs = given if lengths is None else {"n": ints(*lengths)} | given
+        return Case(name, [node], inputs, made, opset=8)
+
+    yield scan("Scan of version 8", None, (1, 3, 2))
+    yield scan("Scan of a batch", None, (3, 4, 2), directions=[1])
+    yield scan("Scan of two inputs of a batch", None, (2, 3, 2), both, 2, directions=[0, 1])
+    yield scan("Scan of lengths", [4, 2, 1], (3, 4, 2))
+    yield scan("Scan of lengths from their ends", [1, 4, 3], (3, 4, 2), both, 2, directions=[0, 1])
+    yield scan("Scan of a large batch", None, (20, 14, 2), directions=[1])
+    yield scan("Scan of lengths of a large batch", [1 + 5 * i % 14 for i in range(20)], (20, 14, 2), both, 2, directions=[1, 0])
 
 
 def sampling():

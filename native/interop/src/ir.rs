@@ -14,7 +14,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage;
 use indexmap::IndexMap;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Problem, Result};
 use crate::framework::Framework;
 
 /// The type of a tensor's elements: one of ours, or one that our arrays do not have, by its name in the framework.
@@ -283,6 +283,8 @@ pub struct Node {
     pub attributes: IndexMap<String, Value>,
     /// The version of the operator set that it is written in, where that is not the model's.
     pub version: Option<i64>,
+    /// Whether an attribute of it could not be read: the model's problems say why.
+    pub unread: bool,
 }
 
 impl Node {
@@ -307,8 +309,10 @@ pub struct Graph {
     pub outputs: Vec<ValueInfo>,
     /// Constants: trained parameters as a rule.
     pub constants: IndexMap<String, Tensor>,
-    /// What the model says of values in between.
+    /// What the model says of values in between, and of outputs.
     pub values: IndexMap<String, ValueInfo>,
+    /// Names of constants that could not be read: the model's problems say why.
+    pub unread: Vec<String>,
 }
 
 /// A model: a graph and the versions of the operator sets it is written in.
@@ -320,6 +324,8 @@ pub struct Model {
     pub graph: Graph,
     /// Versions by domain.
     pub opsets: IndexMap<String, i64>,
+    /// What could not be read. A model with problems is not imported: they are reported with those that the import finds.
+    pub problems: Vec<Problem>,
 }
 
 /// The kind of an attribute.

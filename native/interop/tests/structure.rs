@@ -11,8 +11,10 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_interop::export::{self, ExportOptions};
 use ferromx_interop::import::{self, ImportOptions, Imported};
+use ferromx_interop::ir::Dim;
 use ferromx_interop::onnx::{self, External};
 use ferromx_interop::run;
+use ferromx_runtime::symbol::Symbol;
 use serde_json::Value;
 
 /// A case of the conformance data, imported for open shapes or those that are given.
@@ -140,4 +142,26 @@ fn whole_models_of_open_shape_have_layers_of_ours() {
     assert_eq!(made["LeakyReLU"], 2, "{made:?}");
     let made = operators("models", "attention", &ImportOptions::default());
     assert_eq!((made["FullyConnected"], made["LayerNorm"]), (4, 1), "{made:?}");
+}
+
+#[test]
+fn names_of_open_dimensions_are_kept_in_files() {
+    let path = format!("{}/../../tests/onnx/data/elementwise.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).unwrap();
+    let case = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()).find(|c| c["name"] == "Add_broadcast");
+    let model = case.unwrap()["model"].as_str().map(hex).unwrap();
+    let mut model = onnx::read(model.into(), &External::refused()).unwrap();
+    let named = |name: &str| Dim::Named(name.into());
+    let dims = [vec![named("batch"), named("a, b")], vec![Dim::Unknown]];
+    model.graph.inputs.iter_mut().zip(&dims).for_each(|(i, dims)| i.dims = Some(dims.clone()));
+    let made = import::import(&model, &ImportOptions::default()).unwrap();
+    let symbol = Symbol::from_json(&made.symbol.to_json()).unwrap();
+    let options = ExportOptions::default();
+    let again = export::export(&symbol, &Default::default(), &options).unwrap();
+    let found: Vec<_> = again.graph.inputs.iter().map(|i| i.dims.clone().unwrap()).collect();
+    assert_eq!(found, dims);
+    // Where a shape is given, it counts.
+    let shapes = vec![("x0".to_string(), Shape::new(&[2, -1]))];
+    let again = export::export(&symbol, &Default::default(), &ExportOptions { shapes, ..options }).unwrap();
+    assert_eq!(again.graph.inputs[0].dims, Some(vec![Dim::Known(2), named("a, b")]));
 }

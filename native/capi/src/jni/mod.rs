@@ -11,8 +11,8 @@ mod host;
 mod imperative;
 mod import_hooks;
 mod library;
+mod models;
 mod ndarray;
-mod onnx;
 mod symbol;
 
 use std::any::Any;

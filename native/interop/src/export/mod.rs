@@ -46,12 +46,16 @@ pub struct Source {
     numbers: HashMap<usize, f64>,
     /// Operators with graphs inside, by name.
     inner: HashMap<String, Arc<SymbolNode>>,
+    /// Variables, by name.
+    variables: HashMap<String, Arc<SymbolNode>>,
 }
 
 impl Source {
     /// A graph of which nothing is known yet.
     fn of(graph: Graph, symbol: &Symbol) -> Source {
-        let inner = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(|n| (n.name.clone(), n)).collect();
+        let named = |n: Arc<SymbolNode>| (n.name.clone(), n);
+        let inner = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
+        let variables = symbol.nodes().into_iter().filter(|n| n.is_variable()).map(named).collect();
         Source {
             graph,
             uses: HashMap::new(),
@@ -60,6 +64,7 @@ impl Source {
             producers: HashMap::new(),
             numbers: HashMap::new(),
             inner,
+            variables,
         }
     }
 
@@ -153,7 +158,7 @@ pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &Exp
     chunks.reverse();
     let mut graph = Graph { nodes: chunks.into_iter().flatten().collect(), ..Graph::default() };
     finish(&mut graph, &mut importer, &source, params, options)?;
-    Ok(Model { framework: Framework::Onnx, graph, opsets })
+    Ok(Model { framework: Framework::Onnx, graph, opsets, ..Model::default() })
 }
 
 /// Takes the graph apart and infers shapes and types of everything in it.
@@ -398,7 +403,7 @@ pub fn framework_call(
         inputs,
         outputs: outputs.into_iter().take(keep).collect(),
         attributes,
-        version: None,
+        ..Node::default()
     });
     Ok(handle)
 }
@@ -445,9 +450,10 @@ fn finish(
     }
     let info = |name: &str| {
         let t = source.handles.get(name).map(|h| importer.builder.info(*h));
-        let dims = t
-            .filter(|t| t.shape.ndim_is_known())
-            .map(|t| t.shape.dims().iter().map(|d| usize::try_from(*d).map_or(Dim::Unknown, Dim::Known)).collect());
+        let attrs = source.variables.get(name).map(|node| node.attrs.read().clone()).unwrap_or_default();
+        let open = |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));
+        let dim = |(k, d): (usize, &i64)| usize::try_from(*d).map_or_else(|_| open(k), Dim::Known);
+        let dims = t.filter(|t| t.shape.ndim_is_known()).map(|t| t.shape.dims().iter().enumerate().map(dim).collect());
         let element = t.and_then(|t| t.dtype).map(ElementType::Ours);
         ValueInfo { name: name.to_string(), element, dims, other: None }
     };

@@ -50,9 +50,12 @@ impl Body {
 }
 
 impl Importer<'_> {
-    /// A variable for an input of a body.
-    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>) -> usize {
-        self.builder.input(name, shape, dtype, None)
+    /// A variable for an input of a body that is given this tensor, or parts of it.
+    pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, given: usize) -> usize {
+        match self.builder.info(given).is_doubtful {
+            true => self.builder.placeholder(name, shape, dtype),
+            false => self.builder.input(name, shape, dtype, None),
+        }
     }
 
     /// A constant truth value or whole number.

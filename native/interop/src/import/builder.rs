@@ -14,9 +14,11 @@ use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
 
+use super::scalars;
 use super::symbolic::{self, Dimensions, Dims};
 use crate::error::{Error, Result};
-use crate::ir::Value;
+use crate::ir::{Dim, Value};
+use crate::mxnet;
 
 /// Elements that a constant may grow to where its operator makes more than it is given, such as a tensor of zeros.
 const MAX_GROWN: usize = 1 << 24;
@@ -43,6 +45,8 @@ pub struct TensorInfo {
     pub partly: Option<NDArray>,
     /// Whether it is a parameter of the model, which may be trained.
     pub is_parameter: bool,
+    /// Whether it stands for, or follows from, something that could not be made.
+    pub is_doubtful: bool,
 }
 
 /// The graph so far.
@@ -78,19 +82,6 @@ fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
     }
     attrs
 }
-
-/// Operators of two tensors with those that have a number in place of the second, and of the first.
-const WITH_NUMBER: [(&str, &str, &str); 9] = [
-    ("_npi_add", "_plus_scalar", "_plus_scalar"),
-    ("_npi_subtract", "_minus_scalar", "_rminus_scalar"),
-    ("_npi_multiply", "_mul_scalar", "_mul_scalar"),
-    ("broadcast_div", "_div_scalar", "_rdiv_scalar"),
-    ("_npi_true_divide", "_div_scalar", "_rdiv_scalar"),
-    ("_npi_power", "_power_scalar", "_rpower_scalar"),
-    ("broadcast_maximum", "_maximum_scalar", "_maximum_scalar"),
-    ("broadcast_minimum", "_minimum_scalar", "_minimum_scalar"),
-    ("broadcast_add", "_plus_scalar", "_plus_scalar"),
-];
 
 /// Parameters whose whole numbers may be any: places that are cut to what there is, and values.
 const ANY_NUMBER: [&str; 12] = [
@@ -172,7 +163,59 @@ impl Builder {
         let attrs = described(&shape, dtype);
         let symbol = Some(Symbol::variable(&name, attrs));
         let dims = dims.or_else(|| self.named_dims(&shape));
-        self.push(TensorInfo { name, symbol, shape, dtype, value: None, dims, partly: None, is_parameter: false })
+        self.push(TensorInfo {
+            name,
+            symbol,
+            shape,
+            dtype,
+            value: None,
+            dims,
+            partly: None,
+            is_parameter: false,
+            is_doubtful: false,
+        })
+    }
+
+    /// Keeps what a model says of an input whose dimensions are not all known: those that are, and the names of others.
+    pub fn keep_dims(&self, handle: usize, dims: &[Dim]) {
+        let TensorInfo { shape, symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
+        if shape.is_known() || shape.ndim() != Some(dims.len()) {
+            return;
+        }
+        let [variable] = symbol.entries() else { return };
+        let mut attrs = variable.node.attrs.write();
+        // An open dimension is 0 in legacy semantics, where no other can be.
+        match shape.dims().contains(&0) {
+            true => attrs.insert("__np_shape__".into(), Value::from(shape.dims().to_vec()).to_string()),
+            false => attrs.insert("__shape__".into(), Value::from(shape.to_legacy().to_vec()).to_string()),
+        };
+        for (k, dim) in dims.iter().enumerate().filter(|(k, _)| shape.dim(*k) < 0) {
+            if let Dim::Named(name) = dim {
+                attrs.insert(mxnet::dim_name_key(k), name.clone());
+            }
+        }
+    }
+
+    /// A tensor in place of one that could not be made.
+    pub fn placeholder(&mut self, name: &str, shape: Shape, dtype: Option<DType>) -> usize {
+        let handle = self.input(name, shape, dtype, None);
+        self.tensors[handle].is_doubtful = true;
+        handle
+    }
+
+    /// Marks a tensor as one that follows from placeholders.
+    pub fn doubt(&mut self, handle: usize) {
+        self.tensors[handle].is_doubtful = true;
+    }
+
+    /// How far the graph is, for [`Builder::forget`].
+    pub fn mark(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Forgets tensors that were added after [`Builder::mark`]. Their names stay taken.
+    pub fn forget(&mut self, mark: usize) {
+        self.tensors.truncate(mark);
     }
 
     /// A tensor whose elements are known. It becomes a parameter of the graph if an operator needs it.
@@ -189,6 +232,7 @@ impl Builder {
             dims,
             partly: None,
             is_parameter: false,
+            is_doubtful: false,
         })
     }
 
@@ -197,25 +241,6 @@ impl Builder {
         let handle = self.constant(name, value);
         self.tensors[handle].is_parameter = true;
         handle
-    }
-
-    /// The operator with a number in place of one of two inputs, if that is a constant that broadcasts to the other.
-    fn with_number(&self, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
-        let (_, second, first) = WITH_NUMBER.iter().find(|(name, ..)| *name == op)?;
-        let [Value::Handle(a), Value::Handle(b)] = inputs else { return None };
-        let number = |constant: usize, other: usize| {
-            let (c, o) = (&self.tensors[constant], &self.tensors[other]);
-            let value = c.value.as_ref().filter(|v| v.len() == 1 && !c.is_parameter && v.dtype().is_float())?;
-            let fits = o.value.is_none()
-                && c.dtype == o.dtype
-                && o.shape.ndim().is_some_and(|n| n >= value.shape().dims().len());
-            let x = value.to_vec_as::<f64>().ok()?[0];
-            (fits && x.is_finite()).then_some(x)
-        };
-        match number(*b, *a) {
-            Some(x) => Some((second, *a, x)),
-            None => number(*a, *b).map(|x| (*first, *b, x)),
-        }
     }
 
     /// Whole numbers of which some stand for unknown dimensions.
@@ -293,7 +318,7 @@ impl Builder {
         if let Some((key, value)) = params.iter().find(|(k, v)| !ANY_NUMBER.contains(k) && !is_moderate(v)) {
             return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
         }
-        if let (true, Some((op, data, x))) = (params.is_empty(), self.with_number(op, inputs)) {
+        if let (true, Some((op, data, x))) = (params.is_empty(), scalars::with_number(self, op, inputs)) {
             return self.apply(op, name, &[Value::Handle(data)], &[("scalar", Value::Float(x))]);
         }
         let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
@@ -406,6 +431,7 @@ impl Builder {
         let partly = self.follow(call, ins)?;
         let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
         let name = self.unique(name);
+        let is_doubtful = ins.iter().any(|h| self.tensors[*h].is_doubtful);
         let mut atomic = AtomicSymbol::new(call.name, attrs.clone())?;
         if let Some((inner, _)) = self.inner.last() {
             atomic.set_attr(INNER, inner);
@@ -438,6 +464,7 @@ impl Builder {
                 dims,
                 partly,
                 is_parameter: false,
+                is_doubtful,
             }));
         }
         Ok(outs)

@@ -66,6 +66,11 @@ pub fn matches<'p>(
     Ok(Ok(matching.names))
 }
 
+/// Whether the pattern of a process has several operators.
+pub fn is_nested(process: &Process) -> bool {
+    process.left.args.iter().any(|e| matches!(e, Expr::Call(_)))
+}
+
 fn fits<'p>(
     importer: &mut Importer<'_>,
     matching: &mut Match<'_, '_, 'p>,

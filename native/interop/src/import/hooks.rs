@@ -192,6 +192,10 @@ impl Importer<'_> {
         table: impl FnOnce(&mut Self) -> Result<Vec<Value>>,
     ) -> Result<Vec<Value>> {
         let Some(hooks) = self.hooked.of(node)? else { return table(self) };
+        // A program is not asked about tensors of which nothing is known because something else could not be mapped.
+        if !self.doubtful(node).is_empty() {
+            return Err(Error::Model(Vec::new()));
+        }
         let mut known: HashMap<String, Value> = HashMap::new();
         let mut inputs = Vec::new();
         for name in &node.inputs {

@@ -6,9 +6,11 @@
 
 mod bodies;
 mod builder;
+mod doubt;
 mod eval;
 mod hooks;
 mod order;
+mod scalars;
 mod symbolic;
 
 use std::collections::HashMap;
@@ -21,6 +23,7 @@ use indexmap::IndexMap;
 
 pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
+use doubt::Doubts;
 use eval::Surroundings;
 pub use eval::{Names, Scope};
 use hooks::Hooked;
@@ -67,9 +70,10 @@ pub struct Importer<'t> {
     table: &'t Table,
     schema: &'t Schema,
     opsets: IndexMap<String, i64>,
-    /// Values by name, those of inner graphs last; `None` for what could not be made.
-    scopes: Vec<HashMap<String, Option<Value>>>,
+    /// Values by name, those of inner graphs last.
+    scopes: Vec<HashMap<String, Value>>,
     problems: Vec<Problem>,
+    doubts: Doubts,
     hooked: Hooked,
     /// Where an export writes the framework's operators.
     pub(crate) sink: Option<Sink>,
@@ -100,6 +104,7 @@ impl<'t> Importer<'t> {
             opsets,
             scopes,
             problems: Vec::new(),
+            doubts: Doubts::default(),
             hooked: Hooked::default(),
             sink: None,
         })
@@ -144,8 +149,8 @@ impl<'t> Importer<'t> {
             return Ok(Value::None);
         }
         match self.scopes.iter().rev().find_map(|s| s.get(name)) {
-            Some(Some(value)) => Ok(value.clone()),
-            _ => Err(Error::Model(Vec::new())),
+            Some(value) => Ok(value.clone()),
+            None => Err(Error::Model(Vec::new())),
         }
     }
 
@@ -161,10 +166,11 @@ impl<'t> Importer<'t> {
         Ok(array.to_vec_as::<f64>()?.first().copied())
     }
 
-    /// Maps a graph whose inputs have these values, and gives its outputs.
+    /// Maps a graph whose inputs have these values, and gives its outputs. What is wrong in it is collected, and placeholders stand for
+    /// what could not be made.
     ///
     /// # Errors
-    /// The wiring is wrong; problems of nodes are collected.
+    /// Graphs nest too deep; a hook failed.
     pub fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
@@ -172,19 +178,24 @@ impl<'t> Importer<'t> {
         let rewritten = hooks::prepared(self, graph).map_err(|e| self.fail(e))?;
         let graph = rewritten.as_ref().unwrap_or(graph);
         let outside = |name: &str| self.scopes.iter().any(|s| s.contains_key(name));
-        let wiring = order::wire(graph, outside).map_err(Error::Model)?;
-        let mut scope: HashMap<String, Option<Value>> = inputs.into_iter().map(|(n, v)| (n, Some(v))).collect();
+        let (wiring, problems) = order::wire(graph, outside);
+        self.report(problems);
+        let mut scope = inputs;
         for (name, tensor) in &graph.constants {
-            match tensor.to_array() {
-                Ok(array) => {
-                    let handle = self.builder.parameter(name, array);
-                    scope.insert(name.clone(), Some(Value::Handle(handle)));
-                }
+            let value = match tensor.to_array() {
+                Ok(array) => Value::Handle(self.builder.parameter(name, array)),
                 Err(e) => {
-                    self.problems.extend(e.at(format!("initializer '{name}'")));
-                    scope.insert(name.clone(), None);
+                    self.report(e.at(format!("initializer '{name}'")));
+                    let dims = tensor.dims.iter().map(|d| Dim::Known(*d)).collect();
+                    let info = ValueInfo { name: name.clone(), element: None, dims: Some(dims), other: None };
+                    self.placeholder(name, Some(&info))
                 }
-            }
+            };
+            scope.insert(name.clone(), value);
+        }
+        for name in graph.unread.iter().map(String::as_str).chain(wiring.unmade.iter().copied()) {
+            let value = self.placeholder(name, graph.values.get(name));
+            scope.insert(name.to_string(), value);
         }
         self.scopes.push(scope);
         let around = Surroundings { graph, wiring: &wiring };
@@ -197,22 +208,26 @@ impl<'t> Importer<'t> {
     }
 
     fn node(&mut self, around: &Surroundings<'_, '_>, node: &Node) {
-        if self.hooked.failed.is_some() {
+        // A model that is executed ends where it cannot go on.
+        if self.hooked.failed.is_some() || (self.builder.is_executing() && !self.problems.is_empty()) {
             return;
         }
+        self.doubts.within.push(node.label());
         let made = self.with_hooks(node, |importer| importer.map(around, node));
+        self.doubts.within.pop();
         let values = match made {
-            Ok(values) => values.into_iter().map(Some).collect(),
+            Ok(values) => {
+                self.pass_on_doubts(node, &values);
+                values
+            }
+            Err(e) if e.is_foreign() => {
+                self.fail(e);
+                return;
+            }
             Err(e) => {
-                if e.is_foreign() {
-                    self.fail(e);
-                    return;
-                }
-                // An error without problems: an input was missing already.
-                if !matches!(&e, Error::Model(p) if p.is_empty()) {
-                    self.problems.extend(e.at(node.label()));
-                }
-                vec![None; node.outputs.len()]
+                self.node_failed(around, node, e);
+                self.look_inside(node);
+                self.placeholders(around.graph, node)
             }
         };
         if let Some(scope) = self.scopes.last_mut() {
@@ -226,16 +241,20 @@ impl<'t> Importer<'t> {
         e
     }
 
+    /// Checks that a node is what its operator takes, and that there are processes for it at all.
+    fn known_operator(&self, node: &Node) -> Result<()> {
+        let (descriptor, version) = (self.descriptor(node)?, self.version_of(node));
+        match self.table.for_import(&node.domain, &node.op, version).next() {
+            None => Err(unmapped(node, version, &[], false)),
+            Some(_) if node.unread => Err(Error::Model(Vec::new())),
+            Some(_) => check_node(node, descriptor),
+        }
+    }
+
     /// The outputs of a node by the first process that fits.
     fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
-        let descriptor = self.descriptor(node)?;
-        check_node(node, descriptor)?;
-        let version = self.version_of(node);
-        let table = self.table;
-        // What has no process at all is reported even if an input is missing because of another problem.
-        if table.for_import(&node.domain, &node.op, version).next().is_none() {
-            return Err(unmapped(node, version, &[], false));
-        }
+        self.known_operator(node)?;
+        let (version, table) = (self.version_of(node), self.table);
         for input in &node.inputs {
             self.value(input)?;
         }
@@ -253,10 +272,14 @@ impl<'t> Importer<'t> {
             let mut scope = Scope::new(&mut *self, node, name.clone(), process);
             let mut refused = None;
             for (condition, why) in &process.conditions {
-                if !scope.eval(condition, &names, false)?.is_true() {
-                    refused = Some(why.clone());
-                    break;
+                match scope.eval(condition, &names, false) {
+                    Ok(value) if value.is_true() => continue,
+                    Ok(_) => refused = Some(why.clone()),
+                    // What cannot be told of several operators together is no reason not to map them one by one.
+                    Err(e) if eval::is_nested(process) && !e.is_foreign() => refused = Some(e.to_string()),
+                    Err(e) => return Err(e),
                 }
+                break;
             }
             if let Some(why) = refused {
                 wanted |= scope.wanted_value;
@@ -301,45 +324,41 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
     Ok(values.into_iter().chain(std::iter::repeat(Value::None)).take(node.outputs.len()).collect())
 }
 
-/// Checks a node against the descriptor of its operator.
+/// Checks a node against the descriptor of its operator; an error says everything that is wrong.
 fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
     use crate::ir::Arity;
+    let mut wrong = Vec::new();
     let variadic = descriptor.inputs.last().is_some_and(|a| a.arity == Arity::Many);
     let given = node.inputs.len();
     if given > descriptor.inputs.len() && !variadic {
-        return Err(Error::format(format!(
-            "it has {given} inputs; {} takes at most {}",
-            node.op,
-            descriptor.inputs.len()
-        )));
+        wrong.push(format!("it has {given} inputs; {} takes at most {}", node.op, descriptor.inputs.len()));
     }
     for (i, arg) in descriptor.inputs.iter().enumerate() {
         if arg.arity == Arity::One && node.inputs.get(i).is_none_or(String::is_empty) {
-            return Err(Error::format(format!("its input {} is missing", arg.name)));
+            wrong.push(format!("its input {} is missing", arg.name));
         }
     }
     let many = descriptor.outputs.last().is_some_and(|a| a.arity == Arity::Many);
     if node.outputs.len() > descriptor.outputs.len() && !many {
         let n = descriptor.outputs.len();
-        return Err(Error::format(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op)));
+        wrong.push(format!("it has {} outputs; {} has at most {n}", node.outputs.len(), node.op));
     }
     for (name, value) in &node.attributes {
-        let Some(a) = descriptor.attribute(name) else {
-            let known: Vec<_> = descriptor.attributes.iter().map(|a| a.name.as_str()).collect();
-            return Err(Error::format(format!(
-                "it has an attribute '{name}', which {} does not have; it has {}",
-                node.op,
-                if known.is_empty() { "none".to_string() } else { known.join(", ") }
-            )));
-        };
-        if !a.kind.takes(value) {
-            return Err(Error::format(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind)));
+        match descriptor.attribute(name) {
+            None => {
+                let known: Vec<_> = descriptor.attributes.iter().map(|a| a.name.as_str()).collect();
+                let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
+                wrong.push(format!("it has an attribute '{name}', which {} does not have; it has {known}", node.op));
+            }
+            Some(a) if !a.kind.takes(value) => {
+                wrong.push(format!("its attribute {name} is a {} instead of {:?}", value.kind(), a.kind));
+            }
+            Some(_) => {}
         }
     }
-    match descriptor.attributes.iter().find(|a| a.required && !node.attributes.contains_key(&a.name)) {
-        Some(a) => Err(Error::format(format!("its attribute {} is missing", a.name))),
-        None => Ok(()),
-    }
+    let missing = descriptor.attributes.iter().filter(|a| a.required && !node.attributes.contains_key(&a.name));
+    wrong.extend(missing.map(|a| format!("its attribute {} is missing", a.name)));
+    if wrong.is_empty() { Ok(()) } else { Err(Error::format(wrong.join("; "))) }
 }
 
 /// Adds the inputs of a model to the graph.
@@ -356,11 +375,13 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
         if let Some(other) = info.other {
             let e = Error::unsupported(format!("it is a {other}; only tensors are mapped"));
             importer.problems.extend(e.at(place));
+            scope.insert(info.name.clone(), importer.placeholder(&info.name, None));
             continue;
         }
         let dtype = match info.element.as_ref().map(|e| e.ours()) {
             Some(Err(e)) => {
                 importer.problems.extend(e.at(place));
+                scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
                 continue;
             }
             Some(Ok(dtype)) => Some(dtype),
@@ -372,11 +393,13 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             if !shape.assign(&given) {
                 let text = format!("its shape is {}, but {given} was given for it", info.shape());
                 importer.problems.extend(Error::value(text).at(place));
+                scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
                 continue;
             }
         }
         if let Err(e) = builder::check_shape(&shape) {
             importer.problems.extend(e.at(place));
+            scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
             continue;
         }
         let dims = shape.ndim_is_known().then(|| {
@@ -389,6 +412,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             dims.collect::<Dims>()
         });
         let handle = importer.builder.input(&info.name, shape, dtype, dims);
+        importer.builder.keep_dims(handle, info.dims.as_deref().unwrap_or_default());
         scope.insert(info.name.clone(), Value::Handle(handle));
     }
     let unknown =
@@ -449,6 +473,7 @@ fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(I
     let numpy = NumpyShapes::set();
     let mut importer = Importer::new(model.framework, model.opsets.clone(), executing)?;
     importer.hooked = Hooked::new(options.hooks.clone());
+    importer.problems.clone_from(&model.problems);
     let inputs = bring_in(&mut importer, model, options)?;
     let made = importer.graph(&model.graph, inputs);
     drop(numpy);

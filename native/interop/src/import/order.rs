@@ -6,13 +6,16 @@ use crate::error::Problem;
 use crate::ir::{Graph, Node, Value};
 
 /// Who makes and who uses the values of a graph.
+#[derive(Default)]
 pub struct Wiring<'g> {
     /// The node that makes a value.
     pub producer: HashMap<&'g str, usize>,
     /// How often a value is used, as an input or as an output of the graph.
     pub uses: HashMap<&'g str, usize>,
-    /// The nodes, each after those whose values it needs.
+    /// The nodes, each after those whose values it needs; those in and behind cycles last.
     pub order: Vec<usize>,
+    /// Values that nothing makes before they are needed.
+    pub unmade: Vec<&'g str>,
 }
 
 fn problem(place: String, message: String) -> Problem {
@@ -38,15 +41,18 @@ fn free_names_of(graph: &Graph) -> HashSet<&str> {
     used.chain(graph.outputs.iter().map(|o| o.name.as_str())).filter(|n| !n.is_empty() && !own.contains(n)).collect()
 }
 
-/// Checks the wiring of a graph whose surroundings know the names that `outside` accepts.
-///
-/// # Errors
-/// Everything that is wrong.
-pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> Result<Wiring<'g>, Vec<Problem>> {
+/// The wiring of a graph whose surroundings know the names that `outside` accepts, and everything that is wrong with it.
+pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wiring<'g>, Vec<Problem>) {
+    let mut unmade: Vec<&str> = Vec::new();
     let mut problems = Vec::new();
     let mut producer: HashMap<&str, usize> = HashMap::new();
-    let given: HashSet<&str> =
-        graph.inputs.iter().map(|i| i.name.as_str()).chain(graph.constants.keys().map(String::as_str)).collect();
+    let given: HashSet<&str> = graph
+        .inputs
+        .iter()
+        .map(|i| i.name.as_str())
+        .chain(graph.constants.keys().map(String::as_str))
+        .chain(graph.unread.iter().map(String::as_str))
+        .collect();
     for (i, node) in graph.nodes.iter().enumerate() {
         for output in node.outputs.iter().filter(|o| !o.is_empty()) {
             if given.contains(output.as_str()) {
@@ -71,6 +77,7 @@ pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> Result<Wiri
             } else if !given.contains(input) && !outside(input) && missing.insert(input) {
                 let text = format!("its input '{input}' is neither an input of the graph nor the output of a node");
                 problems.push(problem(node.label(), text));
+                unmade.push(input);
             }
         }
     }
@@ -79,6 +86,7 @@ pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> Result<Wiri
         let name = output.name.as_str();
         if !producer.contains_key(name) && !given.contains(name) && !outside(name) {
             problems.push(problem(format!("output '{name}'"), "no node of the graph makes it".into()));
+            unmade.push(name);
         }
     }
     let mut order: Vec<usize> = (0..graph.nodes.len()).filter(|i| waiting[*i] == 0).collect();
@@ -98,8 +106,12 @@ pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> Result<Wiri
         let shown = stuck.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
         problems
             .push(problem(stuck[0].clone(), format!("it depends on its own output: {shown} are in or behind a cycle")));
+        for i in (0..graph.nodes.len()).filter(|i| waiting[*i] > 0) {
+            unmade.extend(graph.nodes[i].outputs.iter().filter(|o| !o.is_empty()).map(String::as_str));
+            order.push(i);
+        }
     }
-    if problems.is_empty() { Ok(Wiring { producer, uses, order }) } else { Err(problems) }
+    (Wiring { producer, uses, order, unmade }, problems)
 }
 
 #[cfg(test)]
@@ -120,19 +132,20 @@ mod tests {
     #[test]
     fn nodes_are_put_in_order() {
         let g = graph(vec![node("B", &["a"], &["y"]), node("A", &["x"], &["a"])]);
-        assert_eq!(wire(&g, |_| false).ok().unwrap().order, [1, 0]);
+        assert_eq!(wire(&g, |_| false).0.order, [1, 0]);
     }
 
     #[test]
     fn wrong_wiring_is_reported_as_a_whole() {
         let g = graph(vec![node("A", &["b", "nowhere"], &["a"]), node("B", &["a"], &["b"]), node("C", &["x"], &["b"])]);
-        let problems = wire(&g, |_| false).err().unwrap();
+        let (wiring, problems) = wire(&g, |_| false);
+        assert_eq!((wiring.order.len(), wiring.unmade), (3, vec!["nowhere", "y"]));
         let text = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         for part in ["'b' is made by B 'b', too", "'nowhere' is neither", "output 'y': no node"] {
             assert!(text.contains(part), "{text}");
         }
         let g = graph(vec![node("A", &["y"], &["a"]), node("B", &["a"], &["y"])]);
-        let text = wire(&g, |_| false).err().unwrap()[0].to_string();
+        let text = wire(&g, |_| false).1[0].to_string();
         assert!(text.contains("it depends on its own output"), "{text}");
     }
 }

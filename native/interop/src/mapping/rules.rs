@@ -4,6 +4,7 @@
 //! which the exporter uses.
 
 mod aligned;
+mod batched;
 mod control;
 mod elements;
 mod lists;
@@ -68,6 +69,7 @@ impl Rule {
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     [
         aligned::RULES,
+        batched::RULES,
         lists::RULES,
         tensors::RULES,
         windows::RULES,

@@ -17,6 +17,11 @@ pub fn value_name(node: &SymbolNode, index: usize) -> String {
     if index == 0 { node.name.clone() } else { format!("{}:{index}", node.name) }
 }
 
+/// The attribute of a variable that keeps the name of an open dimension.
+pub fn dim_name_key(axis: usize) -> String {
+    format!("__dim_{axis}__")
+}
+
 /// A symbol in the neutral form, without the graphs inside of its operators. Its inputs are all its variables; parameters get their values
 /// from elsewhere.
 ///
@@ -47,7 +52,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             inputs: node.inputs.iter().map(|e| value_name(&e.node, e.index as usize)).collect(),
             outputs: (0..node.num_visible()).map(|k| value_name(&node, k)).collect(),
             attributes: attributes.collect::<IndexMap<_, _>>(),
-            version: None,
+            ..Node::default()
         });
     }
     graph.outputs = symbol.entries().iter().map(|e| value(value_name(&e.node, e.index as usize))).collect();

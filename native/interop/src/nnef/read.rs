@@ -46,7 +46,12 @@ pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) 
     graph.inputs.sort_by_key(|i| place(&i.name));
     let value = |name: &String| ValueInfo { name: name.clone(), element: None, dims: None, other: None };
     graph.outputs = written.outputs.iter().map(value).collect();
-    Ok(Model { framework: Framework::Nnef, graph, opsets: [(String::new(), VERSION)].into_iter().collect() })
+    Ok(Model {
+        framework: Framework::Nnef,
+        graph,
+        opsets: [(String::new(), VERSION)].into_iter().collect(),
+        ..Model::default()
+    })
 }
 
 struct Reader<'a> {

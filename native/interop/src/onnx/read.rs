@@ -21,8 +21,10 @@ use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 
 /// Reads a model; tensors keep pointing into the bytes where they can. `external` says where data outside of the file may lie.
 ///
+/// Initializers and attributes that cannot be read are among the problems of the model, which the import reports with its own.
+///
 /// # Errors
-/// Bytes that are no model, or a model whose parts contradict each other; all of these, with their places.
+/// Bytes that are no model of ONNX.
 pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     wire::check(&bytes)?;
     let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is no ONNX file: {e}")))?;
@@ -40,10 +42,7 @@ pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     let graph = functions::inline(graph, &proto.functions)?;
     let mut reader = Reader { external, problems: Vec::new() };
     let graph = reader.graph(graph);
-    match reader.problems.is_empty() {
-        true => Ok(Model { framework: Framework::Onnx, graph, opsets }),
-        false => Err(Error::Model(reader.problems)),
-    }
+    Ok(Model { framework: Framework::Onnx, graph, opsets, problems: reader.problems })
 }
 
 /// A domain by the name under which operators are looked up: `ai.onnx` is the empty one.
@@ -67,7 +66,10 @@ impl Reader<'_> {
             let name = tensor.name.clone();
             let place = format!("initializer '{name}'");
             match self.tensor(tensor) {
-                Err(e) => self.problem(place, e),
+                Err(e) => {
+                    self.problem(place, e);
+                    graph.unread.push(name);
+                }
                 Ok(_) if name.is_empty() => self.problem(place, Error::format("it has no name")),
                 Ok(value) => {
                     if graph.constants.insert(name, value).is_some() {
@@ -79,7 +81,10 @@ impl Reader<'_> {
         for sparse in proto.sparse_initializer {
             let name = sparse.values.as_ref().map(|v| v.name.clone()).unwrap_or_default();
             match self.sparse(sparse) {
-                Err(e) => self.problem(format!("sparse initializer '{name}'"), e),
+                Err(e) => {
+                    self.problem(format!("sparse initializer '{name}'"), e);
+                    graph.unread.push(name);
+                }
                 Ok(value) => drop(graph.constants.insert(name, value)),
             }
         }
@@ -94,7 +99,7 @@ impl Reader<'_> {
             }
         }
         graph.outputs = proto.output.iter().map(value_info).collect();
-        graph.values = proto.value_info.iter().map(|v| (v.name.clone(), value_info(v))).collect();
+        graph.values = proto.value_info.iter().chain(&proto.output).map(|v| (v.name.clone(), value_info(v))).collect();
         graph.nodes = proto.node.into_iter().map(|n| self.node(n)).collect();
         graph
     }
@@ -106,8 +111,7 @@ impl Reader<'_> {
             op: proto.op_type,
             inputs: proto.input,
             outputs: proto.output,
-            attributes: IndexMap::new(),
-            version: None,
+            ..Node::default()
         };
         for attribute in proto.attribute {
             let name = attribute.name.clone();
@@ -115,6 +119,7 @@ impl Reader<'_> {
                 Err(e) => {
                     let place = format!("{}, attribute {name}", node.label());
                     self.problem(place, e);
+                    node.unread = true;
                 }
                 Ok(value) => {
                     if node.attributes.insert(name.clone(), value).is_some() {

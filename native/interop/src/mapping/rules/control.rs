@@ -44,11 +44,11 @@ pub(super) static RULES: &[Rule] = &[
 ];
 
 /// Rounds of a loop that is unrolled into a graph.
-const MAX_UNROLLED: i64 = 256;
+pub(super) const MAX_UNROLLED: i64 = 256;
 /// Rounds of a loop that is executed.
 const MAX_EXECUTED: i64 = 100_000_000;
 
-fn graph(args: &[Value], i: usize) -> Result<std::sync::Arc<Graph>> {
+pub(super) fn graph(args: &[Value], i: usize) -> Result<std::sync::Arc<Graph>> {
     match args.get(i) {
         Some(Value::Graph(g)) => Ok(g.clone()),
         _ => Err(Error::value(format!("argument {} is no graph", i + 1))),
@@ -80,7 +80,10 @@ pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: Vec<Value>) -> 
         return Err(Error::format(format!("the body has {} inputs, but gets {}", body.inputs.len(), values.len())));
     }
     let names = body.inputs.iter().map(|i| i.name.clone());
-    s.importer.graph(body, names.zip(values).collect())
+    let before = s.importer.problem_count();
+    let made = s.importer.graph(body, names.zip(values).collect());
+    // What cannot be mapped once is not mapped again; an error without problems says that they are reported.
+    if s.importer.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
 }
 
 /// Joins what each round made along a new axis.
@@ -148,20 +151,83 @@ fn unrolled(s: &mut Scope<'_, '_>, args: &[Value], body: &Graph, trips: i64) -> 
     Ok(Value::List(values))
 }
 
+/// How a scan goes through its inputs and collects its outputs; what is not listed is 0.
+#[derive(Default)]
+pub(super) struct How {
+    /// The scanned axes of the inputs.
+    pub axes: Vec<i64>,
+    /// For each input whether it is gone through from its end.
+    pub directions: Vec<i64>,
+    /// The axes along which outputs are collected.
+    pub output_axes: Vec<i64>,
+    /// For each output whether it is collected from its end.
+    pub output_directions: Vec<i64>,
+}
+
 fn scanned(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let all = list(args, 0)?;
     let body = graph(args, 1)?;
     let scans = usize::try_from(int(args, 2)?).ok().filter(|n| *n >= 1 && *n <= all.len());
     let scans = scans.ok_or_else(|| Error::format("num_scan_inputs does not fit the inputs"))?;
+    let mut how = list(args, 3)?.iter().map(|v| v.ints().unwrap_or_default());
+    let mut next = || how.next().unwrap_or_default();
+    let how = How { axes: next(), directions: next(), output_axes: next(), output_directions: next() };
+    scan(s, all, &body, scans, &how, MAX_UNROLLED)
+}
+
+/// A scan whose last `scans` values are scanned: unrolled up to `most` rounds, and an operator with a graph for more of them.
+pub(super) fn scan(
+    s: &mut Scope<'_, '_>,
+    all: &[Value],
+    body: &Graph,
+    scans: usize,
+    how: &How,
+    most: i64,
+) -> Result<Value> {
     let (states, sequences) = all.split_at(all.len() - scans);
-    let how = list(args, 3)?;
-    let option = |i: usize, k: usize| how[i].ints().and_then(|v| v.get(k).copied()).unwrap_or(0);
-    let mut length = None;
-    let mut axes = Vec::new();
+    let option = |list: &[i64], k: usize| list.get(k).copied().unwrap_or(0);
+    let reversed = |list: &[i64], k: usize| option(list, k) == 1;
+    let (axes, length) = scanned_axes(s, sequences, &how.axes)?;
+    let outs = body.outputs.len().checked_sub(states.len());
+    let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
+    if length < 0 || length > if s.importer.builder.is_executing() { MAX_EXECUTED } else { most } {
+        let each = sequences.iter().enumerate();
+        let sequences = each.map(|(k, v)| (v.clone(), axes[k], reversed(&how.directions, k))).collect();
+        let outputs = (0..outs).map(|k| (option(&how.output_axes, k), reversed(&how.output_directions, k))).collect();
+        return loops::scanned(s, &loops::Scanned { states, sequences, outputs }, body);
+    }
+    let mut values = states.to_vec();
+    let mut made: Vec<Vec<Value>> = vec![Vec::new(); outs];
+    for i in 0..length {
+        let mut given = values.clone();
+        for (k, sequence) in sequences.iter().enumerate() {
+            let at = if reversed(&how.directions, k) { length - 1 - i } else { i };
+            let range = vec![("axis", Value::Int(axes[k])), ("begin", Value::Int(at)), ("end", Value::Int(at + 1))];
+            let slice = s.operator("slice_axis", vec![sequence.clone()], range, false)?;
+            given.push(s.operator("_np_squeeze", vec![slice], vec![("axis", vec![axes[k]].into())], false)?);
+        }
+        let mut outputs = round(s, body, given)?;
+        let rest = outputs.split_off(values.len());
+        values = outputs;
+        made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
+    }
+    let carried = values.len();
+    for (k, mut parts) in made.into_iter().enumerate() {
+        if reversed(&how.output_directions, k) {
+            parts.reverse();
+        }
+        values.push(joined(s, parts, option(&how.output_axes, k), body, carried + k)?);
+    }
+    Ok(Value::List(values))
+}
+
+/// The scanned axes, and how long they are: -1 if that is not known.
+fn scanned_axes(s: &Scope<'_, '_>, sequences: &[Value], wanted: &[i64]) -> Result<(Vec<i64>, i64)> {
+    let (mut axes, mut length) = (Vec::new(), None);
     for (k, sequence) in sequences.iter().enumerate() {
-        let shape = s.importer.builder.info(handle(std::slice::from_ref(sequence), 0)?).shape.clone();
+        let shape = &s.importer.builder.info(handle(std::slice::from_ref(sequence), 0)?).shape;
         let rank = shape.ndim().ok_or_else(|| Error::NeedsValue("the rank of a scanned input is not known".into()))?;
-        let axis = Shape::axis(option(0, k), rank)?;
+        let axis = Shape::axis(wanted.get(k).copied().unwrap_or(0), rank)?;
         let n = shape.dim(axis);
         if n >= 0 && length.is_some_and(|l| l >= 0 && l != n) {
             return Err(Error::value("scanned inputs differ in length"));
@@ -169,36 +235,5 @@ fn scanned(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         length = length.max(Some(n));
         axes.push(axis as i64);
     }
-    let length = length.unwrap_or_default();
-    let mut values = states.to_vec();
-    let outs = body.outputs.len().checked_sub(values.len());
-    let outs = outs.ok_or_else(|| Error::format("the body of the scan has fewer outputs than states"))?;
-    let executing = s.importer.builder.is_executing();
-    if length < 0 || length > if executing { MAX_EXECUTED } else { MAX_UNROLLED } {
-        let each = sequences.iter().enumerate();
-        let sequences = each.map(|(k, v)| (v.clone(), axes[k], option(1, k) == 1)).collect();
-        let outputs = (0..outs).map(|k| (option(2, k), option(3, k) == 1)).collect();
-        return loops::scanned(s, &loops::Scanned { states, sequences, outputs }, &body);
-    }
-    let mut made: Vec<Vec<Value>> = vec![Vec::new(); outs];
-    for i in 0..length {
-        let mut given = values.clone();
-        for (k, sequence) in sequences.iter().enumerate() {
-            let at = if option(1, k) == 1 { length - 1 - i } else { i };
-            let range = vec![("axis", Value::Int(axes[k])), ("begin", Value::Int(at)), ("end", Value::Int(at + 1))];
-            let slice = s.operator("slice_axis", vec![sequence.clone()], range, false)?;
-            given.push(s.operator("_np_squeeze", vec![slice], vec![("axis", vec![axes[k]].into())], false)?);
-        }
-        let mut outputs = round(s, &body, given)?;
-        let rest = outputs.split_off(values.len());
-        values = outputs;
-        for (k, value) in rest.into_iter().enumerate() {
-            if option(3, k) == 1 { made[k].insert(0, value) } else { made[k].push(value) }
-        }
-    }
-    let carried = values.len();
-    for (k, parts) in made.into_iter().enumerate() {
-        values.push(joined(s, parts, option(2, k), &body, carried + k)?);
-    }
-    Ok(Value::List(values))
+    Ok((axes, length.unwrap_or_default()))
 }

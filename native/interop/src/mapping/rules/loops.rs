@@ -33,10 +33,11 @@ fn handles(made: Vec<usize>) -> Value {
 
 /// A variable for an input of a body that is like a tensor outside.
 fn like(s: &mut Scope<'_, '_>, value: &Value, what: &str) -> Result<usize> {
-    let info = s.importer.builder.info(tensor(value)?);
+    let given = tensor(value)?;
+    let info = s.importer.builder.info(given);
     let (shape, dtype) = (info.shape.clone(), info.dtype);
     let name = format!("{}/{what}", s.name);
-    Ok(s.importer.body_input(&name, shape, dtype))
+    Ok(s.importer.body_input(&name, shape, dtype, given))
 }
 
 /// Makes the outputs of a body depend on inputs that it leaves out: each stays what it is, by a choice that always takes it. `of` gives for
@@ -231,12 +232,13 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
         if *reverse {
             value = apply(s, "_npi_flip", &[value], &[("axis", list(vec![0]))])?;
         }
-        let info = s.importer.builder.info(tensor(&value)?);
+        let given = tensor(&value)?;
+        let info = s.importer.builder.info(given);
         let (rest, dtype) = (info.shape.dims().get(1..).unwrap_or(&[]).to_vec(), info.dtype);
         // The rows of a vector have one element here.
         let shape = Shape::new(if rest.is_empty() { &[1] } else { &rest });
         let name = format!("{}/row{i}", s.name);
-        rows.push((s.importer.body_input(&name, shape, dtype), rest.is_empty()));
+        rows.push((s.importer.body_input(&name, shape, dtype, given), rest.is_empty()));
         data.push(value);
     }
     let mut states = Vec::new();

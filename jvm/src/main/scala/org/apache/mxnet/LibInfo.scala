@@ -386,12 +386,14 @@ private[mxnet] final class LibInfo {
   /** Reads the JSON format from a file. */
   @native def symbolLoad(fileName: String): Long
 
-  // ONNX.
+  // Models of other frameworks.
 
-  /** Imports the model of a file, or of bytes where `fileName` is null. `names`, `ndims`, `dims` fix shapes of inputs, as
-    * in [[symbolInferShape]]; -1 stays open. `hooks` may be null; its methods are called on this thread.
+  /** Imports the model of a file, or of bytes where `fileName` is null. `framework` is `ONNX` or `NNEF`. `names`, `ndims`,
+    * `dims` fix shapes of inputs, as in [[symbolInferShape]]; -1 stays open. `hooks` may be null; its methods are called on
+    * this thread.
     */
-  @native def onnxImport(
+  @native def modelImport(
+      framework: String,
       fileName: String,
       bytes: Array[Byte],
       externalData: Boolean,
@@ -399,12 +401,13 @@ private[mxnet] final class LibInfo {
       ndims: Array[Int],
       dims: Array[Long],
       hooks: ImportBridge
-  ): ImportedOnnx
+  ): ImportedParts
 
   /** What cannot be mapped in the model of a file, flat: place, message, place, message, … Arguments are those of
-    * [[onnxImport]].
+    * [[modelImport]].
     */
-  @native def onnxCheck(
+  @native def modelCheck(
+      framework: String,
       fileName: String,
       externalData: Boolean,
       names: Array[String],
@@ -413,7 +416,7 @@ private[mxnet] final class LibInfo {
       hooks: ImportBridge
   ): Array[String]
 
-  /** Exports a symbol with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
+  /** Writes a symbol as a model of ONNX with the arrays `handles` of its arguments and auxiliary states `names`. `inputs`, `ndims`, `dims`
     * are shapes of other arguments, `dtypes` the codes of their types. An `opset` of 0 is the newest.
     */
   @native def onnxExport(
@@ -543,7 +546,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 3
+  val AbiVersion: Int = 4
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles
@@ -554,7 +557,7 @@ private[mxnet] final class LoadedNDArrays(val handles: Array[Long], val names: A
 /** An imported model. `names` begin with `arg:` or `aux:`; `inputs` is flat: name, element type, dimensions with commas
   * (`*` where their number is unknown). The handles belong to the receiver.
   */
-private[mxnet] final class ImportedOnnx(
+private[mxnet] final class ImportedParts(
     val symbol: Long,
     val names: Array[String],
     val handles: Array[Long],

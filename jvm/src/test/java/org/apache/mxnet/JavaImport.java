@@ -21,7 +21,7 @@ public final class JavaImport {
   }
 
   /** Imports hooks.onnx. */
-  public static OnnxModel of(String path) {
+  public static ImportedModel of(String path) {
     ImportOptions options =
         new ImportOptions()
             .userOperator("org.example.TestScale", org.apache.mxnet.udf.Scale.class)

@@ -44,7 +44,7 @@ class OnnxHooksSuite extends munit.FunSuite {
     .onNode("clip", oldClip)
     .onOperator("org.example.Squash", squash)
 
-  private def run(model: OnnxModel): Seq[Float] = {
+  private def run(model: ImportedModel): Seq[Float] = {
     val executor = model.simpleBind(Context.cpu(), Map("x" -> Shape(2, 3)))
     executor.argDict("x").set(input)
     executor.forward(isTrain = false)

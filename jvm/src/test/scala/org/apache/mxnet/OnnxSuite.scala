@@ -66,7 +66,7 @@ class OnnxSuite extends munit.FunSuite {
       exported(file, executor)
       assertEquals(Onnx.check(file.toString), IndexedSeq.empty)
       val model = Onnx.importModel(file.toString)
-      assertEquals(model.inputs, IndexedSeq(OnnxInput("data", "float32", Some(IndexedSeq("2", "1", "8", "8")))))
+      assertEquals(model.inputs, IndexedSeq(ModelInput("data", "float32", Some(IndexedSeq("2", "1", "8", "8")))))
       val again = model.simpleBind(cpu, image)
       again.argDict("data").set(executor.argDict("data"))
       assertClose(outputs(again), outputs(executor))
@@ -110,7 +110,7 @@ class OnnxSuite extends munit.FunSuite {
 
   test("C41-C47 a model of PyTorch is fine-tuned with Module, exported, and comes back") {
     val model = Onnx.importModel("jvm/src/test/resources/digits.onnx")
-    assertEquals(model.inputs, IndexedSeq(OnnxInput("image", "float32", Some(IndexedSeq("batch", "1", "8", "8")))))
+    assertEquals(model.inputs, IndexedSeq(ModelInput("image", "float32", Some(IndexedSeq("batch", "1", "8", "8")))))
     val network = Symbol.api.SoftmaxOutput(data = model.symbol, name = "softmax")
     val module = new Module(network, dataNames = IndexedSeq("image"), labelNames = IndexedSeq("softmax_label"))
     val (train, test) = (digits("train"), digits("t10k"))
@@ -127,7 +127,7 @@ class OnnxSuite extends munit.FunSuite {
       val again = Onnx.importModel(file.toString)
       test.reset()
       val batch = test.next().data(0)
-      def scores(imported: OnnxModel, args: Map[String, NDArray], aux: Map[String, NDArray]): Seq[Float] = {
+      def scores(imported: ImportedModel, args: Map[String, NDArray], aux: Map[String, NDArray]): Seq[Float] = {
         val executor = imported.simpleBind(cpu, Map("image" -> batch.shape))
         executor.copyParamsFrom(args, aux)
         executor.argDict("image").set(batch)

@@ -1,4 +1,4 @@
-//! ONNX models: import, export, and the check before.
+//! Models of other frameworks: import, the check before, and export to ONNX.
 
 use std::path::Path;
 
@@ -8,8 +8,10 @@ use ferromx_core::error::Error;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::framework::Framework;
 use ferromx_interop::import::{self, ImportOptions, NumpyShapes};
 use ferromx_interop::ir::{Dim, Model, ValueInfo};
+use ferromx_interop::nnef;
 use ferromx_interop::onnx::{self, External};
 use ferromx_runtime::imperative::Tensor;
 use jni::Env;
@@ -59,10 +61,30 @@ fn options<'l>(
     Ok(ImportOptions { shapes, hooks, ..ImportOptions::default() })
 }
 
-/// A model of a file, or of bytes where the file is null.
-fn model<'l>(env: &mut Env<'l>, file: &JString<'l>, bytes: &JByteArray<'l>, external_data: bool) -> Result<Model> {
+/// A model of a file of a framework; NNEF always has tensors in other files.
+fn load(framework: &str, file: &str, external_data: bool) -> Result<Model> {
+    let file = Path::new(file);
+    match Framework::ALL.into_iter().find(|f| f.name() == framework) {
+        Some(Framework::Onnx) => Ok(onnx::load(file, external_data)?),
+        Some(Framework::Nnef) => Ok(nnef::load(file)?),
+        None => {
+            let known = Framework::ALL.map(Framework::name).join(", ");
+            Err(Error::value(format!("there is no framework '{framework}' to import from; there are {known}")).into())
+        }
+    }
+}
+
+/// A model of a file, or of ONNX in bytes where the file is null.
+fn model<'l>(
+    env: &mut Env<'l>,
+    framework: &JString<'l>,
+    file: &JString<'l>,
+    bytes: &JByteArray<'l>,
+    external_data: bool,
+) -> Result<Model> {
+    let framework = string(env, framework, "framework")?;
     if !file.is_null() {
-        return Ok(onnx::load(Path::new(&string(env, file, "path")?), external_data)?);
+        return load(&framework, &string(env, file, "path")?, external_data);
     }
     if bytes.is_null() {
         return Err(null("bytes"));
@@ -88,12 +110,12 @@ fn dtype(code: i32) -> Result<DType> {
 }
 
 native! {
-    fn Java_org_apache_mxnet_LibInfo_onnxImport(
-        env, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
-        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>) -> JObject<'l>
+    fn Java_org_apache_mxnet_LibInfo_modelImport(
+        env, framework: JString<'l>, file: JString<'l>, bytes: JByteArray<'l>, external_data: jboolean,
+        names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>) -> JObject<'l>
     {
         let options = options(env, &names, &ndims, &dims, &hooks)?;
-        let model = model(env, &file, &bytes, external_data)?;
+        let model = model(env, &framework, &file, &bytes, external_data)?;
         let imported = import::import(&model, &options)?;
         let kinds = imported.args.iter().map(|a| ("arg", a)).chain(imported.aux.iter().map(|a| ("aux", a)));
         let (names, handles): (Vec<_>, Vec<_>) = kinds
@@ -106,18 +128,18 @@ native! {
         let outputs = new_strings(env, &imported.outputs)?;
         let symbol = insert_symbol(imported.symbol) as jlong;
         Ok(env.new_object(
-            jni_str!("org/apache/mxnet/ImportedOnnx"),
+            jni_str!("org/apache/mxnet/ImportedParts"),
             jni_sig!("(J[Ljava/lang/String;[J[Ljava/lang/String;[Ljava/lang/String;)V"),
             &[symbol.into(), (&names).into(), (&handles).into(), (&inputs).into(), (&outputs).into()],
         )?)
     }
 
-    fn Java_org_apache_mxnet_LibInfo_onnxCheck(
-        env, file: JString<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>,
-        dims: JLongArray<'l>, hooks: JObject<'l>) -> JObjectArray<'l, JString<'l>>
+    fn Java_org_apache_mxnet_LibInfo_modelCheck(
+        env, framework: JString<'l>, file: JString<'l>, external_data: jboolean, names: JObjectArray<'l, JString<'l>>,
+        ndims: JIntArray<'l>, dims: JLongArray<'l>, hooks: JObject<'l>) -> JObjectArray<'l, JString<'l>>
     {
         let options = options(env, &names, &ndims, &dims, &hooks)?;
-        let model = onnx::load(Path::new(&string(env, &file, "path")?), external_data)?;
+        let model = load(&string(env, &framework, "framework")?, &string(env, &file, "path")?, external_data)?;
         match import::import(&model, &options) {
             Ok(_) => new_strings::<&str>(env, &[]),
             Err(ferromx_interop::Error::Model(problems)) => {

@@ -1,0 +1,59 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.DType.DType
+
+/** What a model says of an input.
+  *
+  * @param name its name
+  * @param elementType the type of its elements, such as `float32`; empty if the model does not say
+  * @param dims its dimensions: numbers, names of open ones, or `?`; `None` if not even their number is known
+  */
+final case class ModelInput(name: String, elementType: String, dims: Option[IndexedSeq[String]])
+
+/** A place in a model that cannot be mapped.
+  *
+  * @param place the node or input
+  * @param message what is wrong there, and what to do about it
+  */
+final case class ModelProblem(place: String, message: String)
+
+/** An imported model: a network like any other, with its parameters.
+  *
+  * @param symbol the network
+  * @param argParams its parameters by name
+  * @param auxParams its auxiliary states by name
+  * @param inputs the inputs that it needs, in the order of the model
+  * @param outputs the names of the outputs in the model, in the order of the symbol's outputs
+  */
+final class ImportedModel private[mxnet] (
+    val symbol: Symbol,
+    val argParams: Map[String, NDArray],
+    val auxParams: Map[String, NDArray],
+    val inputs: IndexedSeq[ModelInput],
+    val outputs: IndexedSeq[String]
+) {
+
+  /** Binds the network to new arrays and copies the parameters into them. Other frameworks have shapes without
+    * dimensions and dimensions of 0, so that shapes are inferred with numpy's semantics ([[NumpyScope]]).
+    *
+    * @param ctx the device to run on
+    * @param shapes the shapes of the inputs, by name
+    * @param gradReq what to do with gradients: `write`, `add` or `null`
+    */
+  def simpleBind(ctx: Context, shapes: Map[String, Shape], gradReq: String = "null"): Executor =
+    NumpyScope.enableNumpyShape.withScope {
+      val types = argParams.map { case (name, array) => name -> array.dtype } ++ inputTypes
+      val sizes = argParams.map { case (name, array) => name -> array.shape } ++ shapes
+      val executor = symbol.simpleBind(ctx, gradReq, sizes, types)
+      executor.copyParamsFrom(argParams, auxParams)
+      executor
+    }
+
+  /** Writes `prefix-symbol.json` and `prefix-NNNN.params`, as [[Model.saveCheckpoint]] does. */
+  def save(prefix: String, epoch: Int = 0): Unit = Model.saveCheckpoint(prefix, epoch, symbol, argParams, auxParams)
+
+  private def inputTypes: Map[String, DType] = {
+    val known = DType.values.map(dtype => dtype.toString -> dtype).toMap
+    inputs.flatMap(input => known.get(input.elementType).map(input.name -> _)).toMap
+  }
+}

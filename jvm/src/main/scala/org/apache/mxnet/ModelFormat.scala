@@ -1,0 +1,67 @@
+package org.apache.mxnet
+
+import org.apache.mxnet.Base._LIB
+
+/** A framework whose models are imported: what [[Onnx]] and [[Nnef]] have in common. */
+abstract class ModelFormat private[mxnet] (framework: String) {
+
+  /** Reads a model.
+    *
+    * @throws MXNetError if there is no model, or something in it cannot be mapped: the message lists everything, with the
+    *                    names of the nodes
+    */
+  def importModel(path: String, options: ImportOptions): ImportedModel = read(path, null, options)
+
+  /** Reads a model. */
+  def importModel(path: String): ImportedModel = importModel(path, ImportOptions())
+
+  /** Everything in a model that an import could not map; empty if it can be imported. */
+  def check(path: String): IndexedSeq[ModelProblem] = check(path, ImportOptions())
+
+  /** Everything in a model that an import with these options could not map. */
+  def check(path: String, options: ImportOptions): IndexedSeq[ModelProblem] = {
+    val (names, ndims, dims) = fixed(options)
+    withHooks(options)(_LIB.modelCheck(framework, path, options.externalData, names, ndims, dims, _))
+      .grouped(2)
+      .map(problem => ModelProblem(place = problem(0), message = problem(1)))
+      .toIndexedSeq
+  }
+
+  private[mxnet] def read(path: String, bytes: Array[Byte], options: ImportOptions): ImportedModel = {
+    val (names, ndims, dims) = fixed(options)
+    val imported = withHooks(options)(_LIB.modelImport(framework, path, bytes, options.externalData, names, ndims, dims, _))
+    val arrays = imported.names.zip(imported.handles.map(NDArray.fromHandle(_)))
+    def of(kind: String) = arrays.collect { case (name, array) if name.startsWith(kind) => name.drop(4) -> array }.toMap
+    val inputs = imported.inputs.grouped(3).map { input =>
+      ModelInput(input(0), input(1), Option.when(input(2) != "*")(input(2).split(',').toIndexedSeq.filter(_.nonEmpty)))
+    }
+    new ImportedModel(
+      new Symbol(imported.symbol),
+      of("arg:"),
+      of("aux:"),
+      inputs.toIndexedSeq,
+      imported.outputs.toIndexedSeq
+    )
+  }
+
+  /** Names, ranks and dimensions of the inputs whose shapes are fixed. */
+  private def fixed(options: ImportOptions): (Array[String], Array[Int], Array[Long]) = {
+    val (names, shapes) = options.shapes.toArray.unzip
+    val (ndims, dims) = flat(shapes)
+    (names, ndims, dims)
+  }
+
+  /** Runs `body` with the hooks of the options, or null if there are none. */
+  private def withHooks[T](options: ImportOptions)(body: ImportBridge => T): T = {
+    val bridge = new ImportBridge(options)
+    if (bridge.isEmpty) body(null)
+    else {
+      val result = body(bridge)
+      bridge.checkMet()
+      result
+    }
+  }
+
+  private[mxnet] def flat(shapes: Array[Shape]): (Array[Int], Array[Long]) =
+    (shapes.map(_.length), shapes.flatMap(_.toVector).map(_.toLong))
+}
