@@ -213,7 +213,16 @@ fn prepared<'l>(env: &mut Env<'l>, raw: &JObject<'l>, original: &Node) -> Result
         attributes.push((key, value));
     }
     let (outputs, attributes) = (original.outputs.clone(), attributes.into_iter().collect());
-    let node = Node { name, domain, op, inputs, outputs, attributes, version: (version > 0).then_some(version) };
+    let node = Node {
+        name,
+        domain,
+        op,
+        inputs,
+        outputs,
+        attributes,
+        version: (version > 0).then_some(version),
+        ..Node::default()
+    };
     Ok(Prepared { node, constants: constants(env, raw)? })
 }
 
