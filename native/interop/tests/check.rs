@@ -241,9 +241,10 @@ fn inputs_wiring_and_nodes_are_reported_together() {
     assert_problems(model, 20, &expected);
 }
 
-/// In each model that can be mapped, each of some nodes is made one that cannot be: that is the only problem.
+/// In each model that can be mapped, each of some nodes is made one that cannot be: that is the only problem. A second fault that hangs at
+/// the model's last node is the only one besides.
 #[test]
-fn a_single_fault_is_a_single_problem() {
+fn as_many_problems_as_faults() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/onnx/data");
     let (mut wrong, mut broken) = (Vec::new(), 0);
     for file in std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).filter(|f| !f.ends_with("exports.jsonl"))
@@ -260,10 +261,14 @@ fn a_single_fault_is_a_single_problem() {
                 faulty.graph.nodes[i].op = "NoSuchOp".into();
                 faulty.graph.nodes[i].domain = String::new();
                 broken += 1;
-                let found = problems_of(import::import(&faulty, &ImportOptions::default()));
-                if found.len() != 1 {
-                    let found = found.iter().map(|p| format!("\n    {p}")).collect::<String>();
-                    wrong.push(format!("{}, node {i}:{found}", case["name"]));
+                for faults in [1, 2] {
+                    let found = problems_of(import::import(&faulty, &ImportOptions::default()));
+                    if found.len() != faults {
+                        let found = found.iter().map(|p| format!("\n    {p}")).collect::<String>();
+                        wrong.push(format!("{}, node {i}, {faults} faults:{found}", case["name"]));
+                    }
+                    let last = faulty.graph.outputs[0].name.clone();
+                    faulty.graph.nodes.push(cast(&last, "another-fault", UINT16));
                 }
             }
         }
@@ -287,4 +292,17 @@ fn a_value_that_is_needed_is_reported_behind_a_fault() {
     let expected =
         [("NoSuchOp 'n_a'", "no operator"), ("Reshape 'n_y'", "the shape is known only when the model runs")];
     assert_problems(model, 17, &expected);
+}
+
+#[test]
+fn what_is_tried_is_bounded() {
+    // To find out that it is not their input that is wrong takes many attempts.
+    let statistics =
+        |i: usize| node("BatchNormalization", "a x x x x", &format!("s{i}"), &[("spatial", Value::Int(0))]);
+    let mut nodes = vec![node("NoSuchOp", "x", "a", &[])];
+    nodes.extend((0..400).map(statistics));
+    let found = problems(graph(&["x"], nodes, &["a"]), 8);
+    let (last, others) = found.split_last().unwrap();
+    assert!(others.len() > 20 && others.len() < 401, "{}", others.len());
+    assert!(last.place == "model" && last.message.contains("mend this first"), "{last}");
 }

@@ -44,9 +44,11 @@ fn what_data_decides_becomes_operators_with_graphs() {
     assert_eq!(made("Loop of a computed length")["_while_loop"], 1);
     assert_eq!(made("Scan of 300 steps")["_foreach"], 1);
     assert_eq!(made("Scan of numbers")["_foreach"], 1);
+    assert_eq!(made("Scan of a large batch")["_foreach"], 1);
     // What is known is put in place.
-    let scan = made("Scan");
-    assert!(!scan.contains_key("_foreach"), "{scan:?}");
+    for scan in ["Scan", "Scan of lengths from their ends"].map(made) {
+        assert!(!scan.contains_key("_foreach"), "{scan:?}");
+    }
 }
 
 #[test]
@@ -57,6 +59,8 @@ fn operators_with_graphs_are_written_as_such() {
         ("Loop of a computed length", "Loop"),
         ("Loop of 300 rounds with rows", "Loop"),
         ("Scan of numbers", "Scan"),
+        ("Scan of a large batch", "Scan"),
+        ("Scan of lengths of a large batch", "Scan"),
     ];
     for (name, op) in cases {
         let made = imported("control", name, &ImportOptions::default());

@@ -17,8 +17,8 @@ use super::{Importer, builder};
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
-/// Attempts with other tensors in all of an import: what a model with many problems may cost.
-const MAX_TRIALS: usize = 1 << 14;
+/// Nodes that are mapped with other tensors in all of an import: what a model with many problems may cost.
+const MAX_TRIALS: usize = 1 << 15;
 /// Element types that are tried first, and all others.
 const COMMON: [DType; 3] = [DType::F32, DType::I64, DType::Bool];
 /// Numbers of dimensions that are tried.
@@ -33,6 +33,7 @@ pub(super) struct Doubts {
     reported: HashSet<String>,
     /// Whether there are placeholders.
     any: bool,
+    /// How many nodes were mapped with other tensors.
     trials: usize,
     /// Whether a node is only tried.
     trying: bool,
@@ -80,6 +81,26 @@ impl Importer<'_> {
             if !self.doubts.trying {
                 self.doubts.reported.insert(key);
             }
+        }
+    }
+
+    /// Whether no more nodes are to be tried; counts those that are.
+    pub(super) fn has_tried_enough(&mut self) -> bool {
+        self.doubts.trials += 1;
+        self.doubts.trials > MAX_TRIALS
+    }
+
+    /// Whether a node is only tried.
+    pub(super) fn is_trying(&self) -> bool {
+        self.doubts.trying
+    }
+
+    /// Says so if not everything was looked at.
+    pub(super) fn report_limit(&mut self) {
+        if self.doubts.trials > MAX_TRIALS {
+            let text =
+                "so much in it cannot be mapped that not all of what depends on that was looked at: mend this first";
+            self.report(Error::unsupported(text).at("model"));
         }
     }
 
@@ -162,6 +183,7 @@ impl Importer<'_> {
                 let guess = Guess { dtype, rank, length, constant };
                 match self.tried(around, node, &doubtful, &|_| guess) {
                     // A value that is needed may be another one than those that are not known because of the placeholders.
+                    Err(Error::Model(inner)) if inner.is_empty() => return None,
                     Err(other) if other.needs_values() == needed || (needed && !constant) => {
                         differs |= same.as_ref().is_some_and(|earlier| earlier.to_string() != other.to_string());
                         same = Some(other);
@@ -247,12 +269,7 @@ impl Importer<'_> {
         doubtful: &[(String, usize)],
         guess: &dyn Fn(usize) -> Guess,
     ) -> Result<()> {
-        self.doubts.trials += 1;
-        if self.doubts.trials > MAX_TRIALS {
-            if self.doubts.trials == MAX_TRIALS + 1 {
-                let text = "so much in it cannot be mapped that not all of what depends on that was looked at: mend this first";
-                self.problems.extend(Error::unsupported(text).at("model"));
-            }
+        if self.has_tried_enough() {
             return Ok(());
         }
         let mark = self.builder.mark();

@@ -212,6 +212,9 @@ impl<'t> Importer<'t> {
         if self.hooked.failed.is_some() || (self.builder.is_executing() && !self.problems.is_empty()) {
             return;
         }
+        if self.is_trying() && self.has_tried_enough() {
+            return;
+        }
         self.doubts.within.push(node.label());
         let made = self.with_hooks(node, |importer| importer.map(around, node));
         self.doubts.within.pop();
@@ -373,7 +376,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             continue;
         }
         if let Some(other) = info.other {
-            let e = Error::unsupported(format!("it is a {other}; only tensors are mapped"));
+            let e = Error::unsupported(format!("its type is {other}; only tensors are mapped"));
             importer.problems.extend(e.at(place));
             scope.insert(info.name.clone(), importer.placeholder(&info.name, None));
             continue;
@@ -476,6 +479,7 @@ fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(I
     importer.problems.clone_from(&model.problems);
     let inputs = bring_in(&mut importer, model, options)?;
     let made = importer.graph(&model.graph, inputs);
+    importer.report_limit();
     drop(numpy);
     if let Some(e) = importer.hooked.failed.take() {
         return Err(e);

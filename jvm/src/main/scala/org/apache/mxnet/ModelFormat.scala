@@ -29,7 +29,8 @@ abstract class ModelFormat private[mxnet] (framework: String) {
 
   private[mxnet] def read(path: String, bytes: Array[Byte], options: ImportOptions): ImportedModel = {
     val (names, ndims, dims) = fixed(options)
-    val imported = withHooks(options)(_LIB.modelImport(framework, path, bytes, options.externalData, names, ndims, dims, _))
+    val imported =
+      withHooks(options)(_LIB.modelImport(framework, path, bytes, options.externalData, names, ndims, dims, _))
     val arrays = imported.names.zip(imported.handles.map(NDArray.fromHandle(_)))
     def of(kind: String) = arrays.collect { case (name, array) if name.startsWith(kind) => name.drop(4) -> array }.toMap
     val inputs = imported.inputs.grouped(3).map { input =>

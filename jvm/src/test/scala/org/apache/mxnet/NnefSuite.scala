@@ -42,7 +42,8 @@ class NnefSuite extends munit.FunSuite {
     assertEquals(Nnef.check(folder.toString), IndexedSeq.empty[ModelProblem])
     val imported = Nnef.importModel(folder.toString)
     assertEquals(imported.inputs, IndexedSeq(ModelInput("x", "float32", Some(IndexedSeq("?", "2")))))
-    assertEquals(imported.argParams.keySet, Set("w", "b"))
+    // The bias is a vector here.
+    assertEquals(imported.argParams.values.map(_.shape).toSet, Set(Shape(3, 2), Shape(3)))
     def outputs(model: ImportedModel): Seq[Float] = {
       val executor = model.simpleBind(Context.cpu(), Map("x" -> Shape(2, 2)))
       executor.argDict("x").set(Array(1f, 2f, -1f, 0.5f))
