@@ -1,6 +1,6 @@
 //! Builds our graph: adds operators by descriptor, infers what can be known, computes what is constant.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -52,7 +52,8 @@ pub struct TensorInfo {
 /// The graph so far.
 pub struct Builder {
     tensors: Vec<TensorInfo>,
-    names: HashSet<String>,
+    /// The names of nodes, each with the last number that was added to it to make another one.
+    names: HashMap<String, usize>,
     /// Whether random numbers are drawn while the graph is built: when a model is executed by folding it.
     executing: bool,
     dimensions: Dimensions,
@@ -123,7 +124,7 @@ impl Builder {
     pub fn new(executing: bool) -> Builder {
         Builder {
             tensors: Vec::new(),
-            names: HashSet::new(),
+            names: HashMap::new(),
             executing,
             dimensions: Dimensions::default(),
             inner: Vec::new(),
@@ -149,11 +150,13 @@ impl Builder {
     pub fn unique(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "node" } else { wanted };
         let mut name = wanted.to_string();
-        let mut n = 0;
-        while !self.names.insert(name.clone()) {
+        let mut n = self.names.get(wanted).copied().unwrap_or(0);
+        while self.names.contains_key(&name) {
             n += 1;
             name = format!("{wanted}_{n}");
         }
+        self.names.insert(wanted.to_string(), n);
+        self.names.entry(name.clone()).or_insert(0);
         name
     }
 

@@ -51,7 +51,7 @@ struct Guess {
 }
 
 /// The forms in which a guess of type and rank is tried.
-const FORMS: [(Option<i64>, bool); 4] = [(None, false), (Some(2), false), (Some(5), false), (Some(1), true)];
+const FORMS: [(Option<i64>, bool); 3] = [(None, false), (Some(2), false), (Some(1), true)];
 
 impl Importer<'_> {
     /// Reports problems of the graph that is being mapped.
@@ -176,7 +176,13 @@ impl Importer<'_> {
         }
         let (dtypes, ranks) = self.guesses(node, &doubtful);
         let mut said: Vec<(Error, usize)> = Vec::new();
-        for (dtype, rank) in dtypes.iter().flat_map(|dtype| ranks.iter().map(move |rank| (*dtype, *rank))) {
+        // All types with two ranks, and all ranks with two types.
+        let pairs = dtypes.iter().enumerate().flat_map(|(i, dtype)| {
+            let ranks = ranks.iter().enumerate();
+            ranks.filter_map(move |(k, rank)| (i < 2 || k < 2).then_some((*dtype, *rank)))
+        });
+        let pairs: Vec<_> = pairs.collect();
+        for (dtype, rank) in pairs.iter().copied() {
             let mut same: Option<Error> = None;
             let mut differs = false;
             for (length, constant) in FORMS {
@@ -202,7 +208,7 @@ impl Importer<'_> {
             return None;
         }
         let most = said.into_iter().max_by_key(|(_, times)| *times);
-        most.filter(|(_, times)| 2 * times > dtypes.len() * ranks.len()).map(|(e, _)| e)
+        most.filter(|(_, times)| 2 * times > pairs.len()).map(|(e, _)| e)
     }
 
     /// Whether an input that has nothing to do with placeholders has elements of which nothing is known. Dimensions that have names may
