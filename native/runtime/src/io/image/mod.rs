@@ -1,5 +1,6 @@
 //! The iterators over RecordIO files of pictures: `ImageRecordIter` and its kin, `ImageDetRecordIter`.
 
+mod detection;
 mod normal;
 mod params;
 mod picture;
@@ -21,13 +22,14 @@ use ferromx_kernels::rng::{Draws, Philox};
 
 use super::prefetch::{Prefetch, Producer};
 use super::{Batch, DataIter};
+use detection::{DetectionAugmenter, Objects};
 use normal::Normalizer;
 use params::{
     AugmentParam, BatchParam, DetectionSourceParam, DetectionStdParam, JitterParam, MeanParam, MirrorParam,
     SourceParam, StdParam, group, refuse,
 };
 pub(super) use params::{bytes_fields, detection_fields, image_fields};
-use picture::{Augmenter, DetectionAugmenter, Picture};
+use picture::{Augmenter, Picture};
 use records::{Record, Records, Source};
 
 /// What the labels of a picture with objects are preceded by: channels, height and width of the picture, number of labels.
@@ -64,13 +66,15 @@ impl Maker {
                 augmenter.apply(picture, draws)?
             }
             Task::Objects { augmenter, fill, .. } => {
-                let (objects, width) = objects(record)?;
+                let (places, width) = objects(record)?;
+                let mut objects = Objects { rows: record.labels[places.clone()].to_vec(), width };
+                let (picture, (height, columns)) = augmenter.apply(picture, &mut objects, draws)?;
                 let (header, rest) = label.split_at_mut(DETECTION_HEADER);
-                rest.fill(*fill);
-                rest[..record.labels.len()].copy_from_slice(&record.labels);
-                let rows = &mut rest[objects.start..objects.end];
-                let (picture, (height, columns)) = augmenter.apply(picture, (rows, width), draws)?;
-                let numbers = [self.channels, height, columns, record.labels.len()];
+                let end = places.start + objects.rows.len();
+                rest[..places.start].copy_from_slice(&record.labels[..places.start]);
+                rest[places.start..end].copy_from_slice(&objects.rows);
+                rest[end..].fill(*fill);
+                let numbers = [self.channels, height, columns, end];
                 header.iter_mut().zip(numbers).for_each(|(h, n)| *h = n as f32);
                 self.normalizer.write(&picture, draws, data);
                 clear_around(data, (picture.height, picture.width), (height, columns));
@@ -349,7 +353,7 @@ pub(super) fn create_detection(attrs: &Attrs) -> Result<Box<dyn DataIter>> {
     let std = group::<DetectionStdParam>(attrs)?.plain();
     let (jitter, mirror) = (group(&Attrs::new())?, group(&Attrs::new())?);
     let normalizer = Normalizer::new(&group::<MeanParam>(attrs)?, &std, jitter, mirror, dims)?;
-    let augmenter = DetectionAugmenter { param: group(attrs)?, size: (dims[1], dims[2]) };
+    let augmenter = DetectionAugmenter::new(group(attrs)?, group(attrs)?, &group(attrs)?, (dims[1], dims[2]))?;
     let common = Common {
         source: Source {
             records: &p.path_imgrec,

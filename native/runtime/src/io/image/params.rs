@@ -193,59 +193,66 @@ params! {
 }
 
 params! {
-    /// Parameters of MXNet's that ask for what is not done with pictures of objects.
-    pub struct RefusedDetectionParam {
-        /// Refused unless it is the default: random parts are not cut out of pictures with objects.
-        rand_crop_prob: f32 = 0.0;
-        /// Refused unless it is the default: the hue is not changed.
-        max_random_hue: i32 = 0;
-        /// Refused unless it is the default: the hue is not changed.
-        random_hue_prob: f32 = 0.0;
-        /// Refused unless it is the default: the saturation is not changed.
-        max_random_saturation: i32 = 0;
-        /// Refused unless it is the default: the saturation is not changed.
-        random_saturation_prob: f32 = 0.0;
-        /// Refused unless it is the default: the lightness is not changed.
-        max_random_illumination: i32 = 0;
-        /// Refused unless it is the default: the lightness is not changed.
-        random_illumination_prob: f32 = 0.0;
-        /// Refused unless it is the default: the contrast is not changed.
-        max_random_contrast: f32 = 0.0;
-        /// Refused unless it is the default: the contrast is not changed.
-        random_contrast_prob: f32 = 0.0;
-        /// Refused unless it is the default; see rand_crop_prob.
+    /// How the colours of pictures with objects change at random.
+    pub struct DetectionColorParam {
+        /// Largest change of the hue, of 180 for the whole circle.
+        max_random_hue: i32 = 0, where 0..=180;
+        /// Probability of changing the hue.
+        random_hue_prob: f32 = 0.0, where 0.0..=1.0;
+        /// Largest change of the saturation, of 255.
+        max_random_saturation: i32 = 0, where 0..=255;
+        /// Probability of changing the saturation.
+        random_saturation_prob: f32 = 0.0, where 0.0..=1.0;
+        /// Largest change of the lightness, of 255.
+        max_random_illumination: i32 = 0, where 0..=255;
+        /// Probability of changing the lightness.
+        random_illumination_prob: f32 = 0.0, where 0.0..=1.0;
+        /// How much the factor of the samples may differ from 1.
+        max_random_contrast: f32 = 0.0, where 0.0..=1.0;
+        /// Probability of changing the contrast.
+        random_contrast_prob: f32 = 0.0, where 0.0..=1.0;
+    }
+}
+
+params! {
+    /// Which random parts are cut out of pictures with objects: one number for every sampler, or one for all.
+    pub struct DetectionCropParam {
+        /// Probability of cutting a part out.
+        rand_crop_prob: f32 = 0.0, where 0.0..=1.0;
+        /// Smallest side of a square of the part's area, of that of the picture.
         min_crop_scales: Tuple<f32> = (Tuple(vec![0.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Largest side of a square of the part's area.
         max_crop_scales: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Smallest ratio of width to height, in pixels.
         min_crop_aspect_ratios: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Largest ratio of width to height, in pixels.
         max_crop_aspect_ratios: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Smallest share of what the part and an object cover together that both cover.
         min_crop_overlaps: Tuple<f32> = (Tuple(vec![0.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Largest share of what the part and an object cover together that both cover.
         max_crop_overlaps: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Smallest share of the part that an object covers.
         min_crop_sample_coverages: Tuple<f32> = (Tuple(vec![0.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Largest share of the part that an object covers.
         max_crop_sample_coverages: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Smallest share of an object that the part covers.
         min_crop_object_coverages: Tuple<f32> = (Tuple(vec![0.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Largest share of an object that the part covers.
         max_crop_object_coverages: Tuple<f32> = (Tuple(vec![1.0]));
-        /// Refused unless it is the default; see rand_crop_prob.
-        num_crop_sampler: i32 = 1;
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// Number of samplers, which are tried in a random order.
+        num_crop_sampler: i32 = 1, where 0..=1000;
+        /// Which objects are left out: `center` those whose middle is outside of the part, `overlap` those of which the part covers
+        /// too little.
         crop_emit_mode: CropEmitMode = (CropEmitMode::Center);
-        /// Refused unless it is the default; see rand_crop_prob.
-        emit_overlap_thresh: f32 = 0.3;
-        /// Refused unless it is the default; see rand_crop_prob.
+        /// What share of an object the part has to cover with `overlap`.
+        emit_overlap_thresh: f32 = 0.3, where 0.0..=1.0;
+        /// How many parts a sampler tries.
         max_crop_trials: Shape = (Shape::new(&[25]));
     }
 }
 
 param_enum! {
-    /// Which objects a part of a picture loses.
+    /// Which objects are left out of a part of a picture.
     pub enum CropEmitMode { Center = "center", Overlap = "overlap" }
 }
 
@@ -341,18 +348,16 @@ pub(super) fn refuse<P: OpParams + Debug>(attrs: &Attrs) -> Result<()> {
 }
 
 macro_rules! iterators {
-    ($($(#[$meta:meta])* $fields:ident, $check:ident = [$($group:ty),*] $(, refused $refused:ty)?;)*) => {$(
+    ($($(#[$meta:meta])* $fields:ident, $check:ident = [$($group:ty),*];)*) => {$(
         $(#[$meta])*
         pub(in crate::io) fn $fields() -> Vec<FieldInfo> {
-            [$(<$group>::fields(),)* $(<$refused>::fields())?].concat()
+            [$(<$group>::fields()),*].concat()
         }
 
-        /// Refuses parameters that are unknown or cannot be obeyed.
+        /// Refuses parameters that are unknown.
         pub(super) fn $check(attrs: &Attrs) -> Result<()> {
             let fields = $fields();
-            refuse_unknown(attrs, &fields.iter().map(|f| f.name).collect::<Vec<_>>())?;
-            $(refuse::<$refused>(attrs)?;)?
-            Ok(())
+            refuse_unknown(attrs, &fields.iter().map(|f| f.name).collect::<Vec<_>>())
         }
     )*};
 }
@@ -364,6 +369,5 @@ iterators! {
     bytes_fields, check_bytes = [SourceParam, BatchParam, AugmentParam, WarpParam];
     /// The parameters of `ImageDetRecordIter`.
     detection_fields, check_detection =
-        [DetectionSourceParam, BatchParam, DetectionAugmentParam, MeanParam, DetectionStdParam],
-        refused RefusedDetectionParam;
+        [DetectionSourceParam, BatchParam, DetectionAugmentParam, DetectionCropParam, DetectionColorParam, MeanParam, DetectionStdParam];
 }

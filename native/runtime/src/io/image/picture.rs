@@ -6,7 +6,7 @@ use ferromx_kernels::image::{self, Border, Change, Interpolation};
 use ferromx_kernels::rng::Draws;
 use ferromx_ops::image::{decode, interpolation};
 
-use super::params::{AugmentParam, DetectionAugmentParam, ResizeMode, WarpParam};
+use super::params::{AugmentParam, WarpParam};
 
 /// A picture of (height, width, channels) samples.
 pub(super) struct Picture {
@@ -63,7 +63,7 @@ impl Picture {
     }
 
     /// The picture with its shorter side in this length; -1 leaves it.
-    fn with_shorter_side(self, side: i32, method: i32, draws: &mut Draws) -> Result<Picture> {
+    pub fn with_shorter_side(self, side: i32, method: i32, draws: &mut Draws) -> Result<Picture> {
         let Ok(side) = usize::try_from(side) else { return Ok(self) };
         ensure!(side > 0, "resize is 0: a picture needs a side of at least one pixel");
         let (height, width) = match self.height > self.width {
@@ -74,7 +74,7 @@ impl Picture {
     }
 
     /// A part of the picture.
-    fn part(&self, (top, left): (usize, usize), (height, width): (usize, usize)) -> Picture {
+    pub fn part(&self, (top, left): (usize, usize), (height, width): (usize, usize)) -> Picture {
         let (row, start, length) = (self.width * self.channels, left * self.channels, width * self.channels);
         let rows = self.samples.chunks_exact(row).skip(top).take(height);
         let samples = rows.flat_map(|r| &r[start..start + length]).copied().collect();
@@ -82,7 +82,7 @@ impl Picture {
     }
 
     /// The picture within a larger one of one colour.
-    fn within(&self, (top, left): (usize, usize), (height, width): (usize, usize), fill: i32) -> Picture {
+    pub fn within(&self, (top, left): (usize, usize), (height, width): (usize, usize), fill: i32) -> Picture {
         let mut samples = vec![0; height * width * self.channels];
         let color = [fill as u8; 4];
         let size = (self.height, self.width);
@@ -91,7 +91,8 @@ impl Picture {
         Picture { height, width, samples, channels: self.channels }
     }
 
-    fn change(&mut self, change: Change) {
+    /// Changes the colours.
+    pub fn change(&mut self, change: Change) {
         image::adjust(None, self.channels, change, &mut self.samples);
     }
 }
@@ -250,65 +251,9 @@ impl Augmenter {
     }
 }
 
-/// The augmentations of pictures with objects.
-pub(super) struct DetectionAugmenter {
-    pub param: DetectionAugmentParam,
-    /// Height and width of the result.
-    pub size: (usize, usize),
-}
-
-impl DetectionAugmenter {
-    /// Does with a picture and its objects what the parameters say. The objects are rows of `width` numbers: class, then left,
-    /// top, right and bottom of the box as parts of the picture. Returns the picture and its height and width within the result.
-    pub fn apply(
-        &self,
-        picture: Picture,
-        (objects, width): (&mut [f32], usize),
-        draws: &mut Draws,
-    ) -> Result<(Picture, (usize, usize))> {
-        let p = &self.param;
-        let mut picture = picture.with_shorter_side(p.resize, p.inter_method, draws)?;
-        if p.rand_mirror_prob > 0.0 && draws.uniform() < f64::from(p.rand_mirror_prob) {
-            picture.mirror();
-            for object in objects.chunks_exact_mut(width) {
-                (object[1], object[3]) = (1.0 - object[3], 1.0 - object[1]);
-            }
-        }
-        if p.rand_pad_prob > 0.0 && p.max_pad_scale > 1.0 && draws.uniform() < f64::from(p.rand_pad_prob) {
-            picture = self.padded(picture, (objects, width), draws);
-        }
-        let (height, columns) = self.size;
-        let scale = (height as f32 / picture.height as f32).min(columns as f32 / picture.width as f32);
-        let scale = match p.resize_mode {
-            ResizeMode::Force => {
-                return Ok((picture.scaled(height, columns, p.inter_method, draws)?, self.size));
-            }
-            ResizeMode::Fit => scale,
-            ResizeMode::Shrink => scale.min(1.0),
-        };
-        let side = |n: usize, most: usize| ((n as f32 * scale) as usize).clamp(1, most);
-        let size = (side(picture.height, height), side(picture.width, columns));
-        let picture = picture.scaled(size.0, size.1, p.inter_method, draws)?;
-        Ok((picture.within((0, 0), self.size, p.fill_value), size))
-    }
-
-    /// The picture in a random place of a larger one, with its boxes.
-    fn padded(&self, picture: Picture, (objects, width): (&mut [f32], usize), draws: &mut Draws) -> Picture {
-        let scale = between(draws, 1.0, self.param.max_pad_scale);
-        let larger = |n: usize| ((n as f32 * scale) as usize).max(n);
-        let (height, columns) = (larger(picture.height), larger(picture.width));
-        let at = (below(draws, height - picture.height + 1), below(draws, columns - picture.width + 1));
-        let x = |v: f32| (v * picture.width as f32 + at.1 as f32) / columns as f32;
-        let y = |v: f32| (v * picture.height as f32 + at.0 as f32) / height as f32;
-        for object in objects.chunks_exact_mut(width) {
-            (object[1], object[2], object[3], object[4]) = (x(object[1]), y(object[2]), x(object[3]), y(object[4]));
-        }
-        picture.within(at, (height, columns), self.param.fill_value)
-    }
-}
-
 impl Picture {
-    fn mirror(&mut self) {
+    /// Exchanges left and right.
+    pub fn mirror(&mut self) {
         for row in self.samples.chunks_exact_mut(self.width * self.channels) {
             let n = self.channels;
             for x in 0..self.width / 2 {

@@ -61,14 +61,19 @@ impl WarpParam {
         }
         let mut amount = |most: i32| between(draws, -(most as f32), most as f32).trunc();
         let (h, s, l) = (amount(self.random_h), amount(self.random_s), amount(self.random_l));
-        for pixel in picture.samples.as_chunks_mut::<3>().0 {
-            let [hue, lightness, saturation] = to_hls(*pixel);
-            *pixel = of_hls([
-                (hue + h).clamp(0.0, 180.0),
-                (lightness + l).clamp(0.0, 255.0),
-                (saturation + s).clamp(0.0, 255.0),
-            ]);
-        }
+        shift_hls(picture, [h, l, s]);
+    }
+}
+
+/// Adds numbers to hue (of 180 for the whole circle), lightness and saturation (of 255) of a picture of three channels.
+pub(super) fn shift_hls(picture: &mut Picture, shift: [f32; 3]) {
+    for pixel in picture.samples.as_chunks_mut::<3>().0 {
+        let hls = to_hls(*pixel);
+        *pixel = of_hls([
+            (hls[0] + shift[0]).clamp(0.0, 180.0),
+            (hls[1] + shift[1]).clamp(0.0, 255.0),
+            (hls[2] + shift[2]).clamp(0.0, 255.0),
+        ]);
     }
 }
 
