@@ -17,6 +17,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # results do not depend on the machine's lo
 import custom  # noqa: E402
 import files  # noqa: E402
 import lenet  # noqa: E402
+import onednn  # noqa: E402
 from store import Store  # noqa: E402
 
 
@@ -28,6 +29,7 @@ def main():
     lenet.write(FIXTURES, store, pathlib.Path(sys.argv[1]))
     files.write(FIXTURES, store)
     custom.write(FIXTURES)
+    onednn.write(FIXTURES, store)
     store.write(FIXTURES / "expected", check=False)
     print("%d expectations" % len(store.lines))
 

@@ -233,12 +233,14 @@ pub struct OpDef {
     pub inputs: Inputs,
     /// Inputs with names of their own before those that a parameter counts.
     pub leading: &'static [ArgDef],
-    /// How many of the inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
+    /// How many of the graphs and inputs the metadata lists; MXNet's oldest operators leave out their auxiliary states.
     pub listed: usize,
     /// Whether the metadata lists the parameters; MXNet leaves out those of some internal operators.
     pub lists_params: bool,
     /// Arguments before the tensor inputs that are graphs, of type `Symbol`.
     pub graph_args: &'static [ArgDef],
+    /// Whether a node of the operator is nothing but its graph, which is put in its place where the node is made.
+    pub expands: bool,
     /// Inputs that the operator changes: auxiliary states, optimizer states.
     pub mutates: &'static [usize],
     /// Shape inference.
@@ -306,6 +308,7 @@ impl OpDef {
             listed: usize::MAX,
             lists_params: true,
             graph_args: &[],
+            expands: false,
             mutates: &[],
             infer_shape: same_shape,
             infer_dtype: same_dtype,
@@ -384,6 +387,13 @@ impl OpDef {
         self
     }
 
+    /// The operator stands for a graph, its first argument: wherever a node is made of it, the graph is put in the node's place.
+    pub const fn expands(mut self, graph: &'static [ArgDef]) -> OpDef {
+        self.graph_args = graph;
+        self.expands = true;
+        self
+    }
+
     /// How many of the inputs the parameters leave in.
     pub const fn num_inputs_by(mut self, f: fn(&Params) -> usize) -> OpDef {
         self.num_inputs = Some(f);
@@ -402,7 +412,7 @@ impl OpDef {
         self
     }
 
-    /// The metadata lists only so many of the inputs.
+    /// The metadata lists only so many of the graphs and inputs.
     pub const fn listed(mut self, inputs: usize) -> OpDef {
         self.listed = inputs;
         self
@@ -556,7 +566,8 @@ impl OpDef {
         self
     }
 
-    /// Whether parsed parameters of an operator that runs without locks may serve several calls.
+    /// Whether parsed parameters may serve several calls. Without it those of an operator that runs without locks may not, all
+    /// others may.
     pub const fn reusable_if(mut self, f: fn(&Params) -> bool) -> OpDef {
         self.reusable = Some(f);
         self
@@ -608,10 +619,8 @@ impl OpDef {
 
     /// Whether these parameters may serve several calls, as long as nobody [registers](crate::host::generation) a type.
     pub fn reusable(&self, params: &Params) -> bool {
-        match self.forward {
-            Forward::Host(_) => self.reusable.is_some_and(|f| f(params)),
-            _ => true,
-        }
+        let by_default = !matches!(self.forward, Forward::Host(_));
+        self.reusable.map_or(by_default, |f| f(params))
     }
 
     /// The gradient of a call with these parameters; never [`Grad::By`].
@@ -711,7 +720,8 @@ impl OpDef {
             .graph_args
             .iter()
             .chain(self.leading)
-            .chain(tensors.iter().take(self.listed))
+            .chain(&tensors)
+            .take(self.listed)
             .map(|a| (a.name, a.type_string.to_string(), a.doc))
             .collect();
         if self.lists_params {

@@ -537,13 +537,18 @@ impl Params {
         Params(Arc::new(p))
     }
 
+    /// The parameters, if they are of this type.
+    pub fn downcast<P: Any>(&self) -> Option<&P> {
+        self.0.downcast_ref()
+    }
+
     /// The parameters as the type that the operator declared.
     ///
     /// # Panics
     /// If the type is another one, which is a mistake in an operator definition that its first test finds.
     #[track_caller]
     pub fn get<P: Any>(&self) -> &P {
-        match self.0.downcast_ref() {
+        match self.downcast() {
             Some(p) => p,
             None => panic!("operator parameters are not of type {}", std::any::type_name::<P>()),
         }

@@ -13,6 +13,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::broadcast::BACKWARD,
     crate::contrib::ATTENTION,
     crate::contrib::FUSED_ATTENTION,
+    crate::contrib::REWRITTEN,
     crate::contrib::DEFORMABLE,
     crate::contrib::DETECTION,
     crate::contrib::MASK,
@@ -28,6 +29,7 @@ static FAMILIES: &[&[&OpDef]] = &[
     crate::init::RANGES,
     crate::internal::OPS,
     crate::image::DECODE,
+    crate::image::IMDECODE,
     crate::image::TRANSFORM,
     crate::image::COLOR,
     crate::image::RESIZE,
@@ -124,18 +126,6 @@ fn registry() -> &'static Registry {
     })
 }
 
-/// Operators of MXNet 1.9.1 that are left out, and what to do instead.
-const ABSENT: &[(&str, &str)] = &[
-    (
-        "_imdecode",
-        "use _cvimdecode, which takes the encoded picture as an array and not as a text that ends at the first zero",
-    ),
-    (
-        "_sg_mkldnn_",
-        "it stands for a part of a graph that MXNet rewrote for oneDNN, and is only read from files: save the graph without that backend",
-    ),
-];
-
 /// The operator of this name or alias, with the `'static` text of the name that was asked for.
 ///
 /// # Errors
@@ -144,9 +134,6 @@ pub fn find(name: &str) -> Result<(&'static str, &'static OpDef)> {
     let r = registry();
     if let Some((key, def)) = r.by_name.get_key_value(name) {
         return Ok((key, def));
-    }
-    if let Some((_, instead)) = ABSENT.iter().find(|(prefix, _)| name.starts_with(prefix)) {
-        return Err(Error::NotFound(format!("operator '{name}' of MXNet is not supported: {instead}")));
     }
     let lower = name.to_lowercase();
     let internal = |n: &str| n.starts_with('_') && !name.starts_with('_');
@@ -189,12 +176,6 @@ mod tests {
                 assert!(!doc.is_empty(), "argument {arg} of {} has no description", def.name);
             }
         }
-    }
-
-    #[test]
-    fn operators_that_are_left_out_say_what_to_do() {
-        let e = find("_sg_mkldnn_conv").map(|(n, _)| n).unwrap_err().to_string();
-        assert!(e.contains("save the graph without that backend"), "{e}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::golden::{Failure, Stored};
 pub enum Fixture {
     /// A trained network with its predictions.
     Checkpoint(Box<Checkpoint>),
+    /// A saved network with its parameters and predictions.
+    Prediction(Box<Prediction>),
     /// A file of arrays.
     Params {
         /// `params/NAME`.
@@ -70,6 +72,19 @@ pub struct Checkpoint {
     pub mean: f64,
 }
 
+/// A network that was saved as `NETWORK-symbol.json` and `NETWORK-0000.params`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Prediction {
+    /// `prediction/NETWORK`.
+    pub id: String,
+    /// The network's input `data`.
+    pub data: Stored,
+    /// Its outputs.
+    pub outputs: Vec<Stored>,
+    /// By how much they may differ.
+    pub atol: f64,
+}
+
 /// An array in a file.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StoredParam {
@@ -109,6 +124,9 @@ pub fn load(folder: &Path) -> Result<Vec<Fixture>, String> {
                 let arrays =
                     [&mut c.pictures, &mut c.labels, &mut c.probabilities, &mut c.step_pictures, &mut c.step_labels];
                 arrays.into_iter().try_for_each(|a| a.fill(&blob))?;
+            }
+            Fixture::Prediction(p) => {
+                std::iter::once(&mut p.data).chain(&mut p.outputs).try_for_each(|a| a.fill(&blob))?;
             }
             Fixture::Params { arrays, .. } => {
                 let parts = |a: &'_ mut StoredParam| -> Result<(), String> {

@@ -153,6 +153,37 @@ fn same_network(symbol: &Symbol, expected: &Fixture) -> Result<(), String> {
     if given == expected { Ok(()) } else { Err(format!("is saved as {given}, expected {expected}")) }
 }
 
+#[test]
+fn networks_that_were_rewritten_for_onednn_predict_what_they_predict_there() {
+    let fixtures = fixture::load(&fixture::folder()).unwrap();
+    let mut count = 0;
+    for fixture in &fixtures {
+        let Fixture::Prediction(expected) = fixture else { continue };
+        let network = expected.id.strip_prefix("prediction/").unwrap();
+        let symbol = Symbol::from_json(&fs::read_to_string(path(&format!("{network}-symbol.json"))).unwrap()).unwrap();
+        let loaded = file_format::load(&path(&format!("{network}-0000.params"))).unwrap();
+        let args: Vec<NDArray> = (symbol.list_arguments().iter())
+            .map(|name| match name.as_str() {
+                "data" => to_engine(&expected.data).unwrap(),
+                weight => named(&loaded, &format!("arg:{weight}")),
+            })
+            .collect();
+        let aux = symbol.list_auxiliary_states().iter().map(|name| named(&loaded, &format!("aux:{name}"))).collect();
+        let bound = Bound { grads: vec![None; args.len()], reqs: vec![Req::Null; args.len()], args, aux };
+        let executor = Executor::bind(&symbol, Context::default(), bound, None).unwrap();
+        executor.forward(false).unwrap();
+        assert_eq!(executor.outputs().len(), expected.outputs.len(), "{network}");
+        for (given, expected_output) in executor.outputs().iter().zip(&expected.outputs) {
+            let close = Tolerance { rtol: 0.0, atol: expected.atol };
+            from_engine(given)
+                .expect(&expected_output.array().unwrap(), close)
+                .unwrap_or_else(|e| panic!("{network}: {e}"));
+        }
+        count += 1;
+    }
+    assert_eq!(count, 4, "in single precision, and with 8-bit integers in three forms");
+}
+
 fn checkpoint() -> Checkpoint {
     let fixtures = fixture::load(&fixture::folder()).unwrap();
     let found = fixtures.into_iter().find_map(|f| match f {

@@ -60,6 +60,9 @@ typedef void *ExecutorHandle;
 // The callee owns the array's handle.
 typedef void (*ExecutorMonitorCallback)(const char*, NDArrayHandle, void*);
 
+// A legacy function on arrays.
+typedef const void *FunctionHandle;
+
 // An operator.
 typedef void *AtomicSymbolCreator;
 
@@ -83,9 +86,6 @@ typedef struct LibFeature {
 
 // An operator, as nnvm's functions name it.
 typedef void *OpHandle;
-
-// A legacy function on arrays.
-typedef const void *FunctionHandle;
 
 // A packed function.
 typedef void *MXNetFunctionHandle;
@@ -493,6 +493,48 @@ MXNET_DLL int MXNDArraySaveRawBytes(NDArrayHandle handle, size_t *out_size, cons
 
 // Reads one array from the bytes of `MXNDArraySaveRawBytes`.
 MXNET_DLL int MXNDArrayLoadFromRawBytes(const void *buf, size_t size, NDArrayHandle *out);
+
+// Lists the functions on arrays from before there were operators. The array is valid until the next call on this thread.
+MXNET_DLL
+int MXListFunctions(uint32_t *out_size,
+                    FunctionHandle **out_array);
+
+// Gives the handle of a function. It is never freed.
+MXNET_DLL int MXGetFunction(const char *name, FunctionHandle *out);
+
+// Describes a function as `MXSymbolGetAtomicSymbolInfo` does an operator. All pointers are valid until the next call on this thread.
+MXNET_DLL
+int MXFuncGetInfo(FunctionHandle fun,
+                  const char **name,
+                  const char **description,
+                  uint32_t *num_args,
+                  const char ***arg_names,
+                  const char ***arg_type_infos,
+                  const char ***arg_descriptions,
+                  const char **return_type);
+
+// Says how many arrays a function reads, how many numbers it takes, how many arrays it writes, and in a mask of bits that arrays come
+// before numbers (1) and that arrays to be written may be without shape (4).
+MXNET_DLL
+int MXFuncDescribe(FunctionHandle fun,
+                   uint32_t *num_use_vars,
+                   uint32_t *num_scalars,
+                   uint32_t *num_mutate_vars,
+                   int *type_mask);
+
+// Calls a function with as many arrays and numbers as `MXFuncDescribe` says.
+MXNET_DLL int MXFuncInvoke(FunctionHandle fun, NDArrayHandle *use_vars, float *scalar_args, NDArrayHandle *mutate_vars);
+
+// As `MXFuncInvoke`, with further parameters as text. That of `_imdecode` is the encoded picture, of as many bytes as its number `size`
+// says, zeros included.
+MXNET_DLL
+int MXFuncInvokeEx(FunctionHandle fun,
+                   NDArrayHandle *use_vars,
+                   float *scalar_args,
+                   NDArrayHandle *mutate_vars,
+                   int num_params,
+                   char **param_keys,
+                   char **param_vals);
 
 // Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
 // returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
@@ -993,9 +1035,6 @@ MXNET_DLL int NNGetOpHandle(const char *op_name, OpHandle *op_out);
 
 // Gives the name of an operator, valid until the next call on this thread.
 MXNET_DLL int MXSymbolGetAtomicSymbolName(AtomicSymbolCreator creator, const char **name);
-
-// Lists the legacy functions on arrays. There are none: operators do all they did.
-MXNET_DLL int MXListFunctions(uint32_t *out_size, FunctionHandle **out_array);
 
 // Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
 // (empty if their number is fixed), and its return type. All pointers are valid until the next call on this thread.

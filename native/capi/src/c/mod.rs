@@ -11,6 +11,7 @@ mod data_iter;
 mod dlpack;
 mod executor;
 mod files;
+mod functions;
 mod imperative;
 mod infer;
 mod kvstore;

@@ -3,12 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use ferromx_core::error::Result;
+use ferromx_core::op::OpDef;
 use ferromx_ops::registry;
 
 use super::args::{id, put, raw, text};
 use super::guard;
 use super::ret::{Ret, put_text, put_texts};
-use super::types::{AtomicSymbolCreator, FunctionHandle, OpHandle};
+use super::types::{AtomicSymbolCreator, OpHandle};
 use crate::handle;
 
 fn put_operators(function: &'static str, size: *mut u32, out: *mut *mut *mut c_void) -> Result<()> {
@@ -59,13 +60,29 @@ pub extern "C" fn MXSymbolGetAtomicSymbolName(creator: AtomicSymbolCreator, name
     guard(|| put_text("MXSymbolGetAtomicSymbolName", handle::operator_of(id(creator))?.0, name))
 }
 
-/// Lists the legacy functions on arrays. There are none: operators do all they did.
-#[unsafe(no_mangle)]
-pub extern "C" fn MXListFunctions(out_size: *mut u32, out_array: *mut *mut FunctionHandle) -> c_int {
-    guard(|| {
-        put(out_size, 0, "out_size")?;
-        put(out_array, std::ptr::null_mut(), "out_array")
-    })
+/// Pointers for arguments: their number, names, type strings and descriptions.
+pub(super) type Arguments = (*mut u32, *mut *mut *const c_char, *mut *mut *const c_char, *mut *mut *const c_char);
+
+/// Writes what there is to say of an operator under one of its names; the caller keeps the texts.
+pub(super) fn describe(
+    op: &str,
+    def: &OpDef,
+    (name, description): (*mut *const c_char, *mut *const c_char),
+    (num_args, arg_names, arg_type_infos, arg_descriptions): Arguments,
+    return_type: *mut *const c_char,
+) -> Result<Ret> {
+    let arguments = def.arguments();
+    let mut ret = Ret::new();
+    put(name, ret.text(op), "name")?;
+    put(description, ret.text(def.doc), "description")?;
+    put(num_args, arguments.len() as u32, "num_args")?;
+    put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
+    put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;
+    put(arg_descriptions, ret.texts(arguments.iter().map(|a| a.2)), "arg_descriptions")?;
+    if !return_type.is_null() {
+        put(return_type, ret.text(""), "return_type")?;
+    }
+    Ok(ret)
 }
 
 /// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
@@ -84,18 +101,9 @@ pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
 ) -> c_int {
     guard(|| {
         let (op, def) = handle::operator_of(id(creator))?;
-        let arguments = def.arguments();
-        let mut ret = Ret::new();
-        put(name, ret.text(op), "name")?;
-        put(description, ret.text(def.doc), "description")?;
-        put(num_args, arguments.len() as u32, "num_args")?;
-        put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
-        put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;
-        put(arg_descriptions, ret.texts(arguments.iter().map(|a| a.2)), "arg_descriptions")?;
+        let arguments = (num_args, arg_names, arg_type_infos, arg_descriptions);
+        let mut ret = describe(op, def, (name, description), arguments, return_type)?;
         put(key_var_num_args, ret.text(def.key_var_num_args()), "key_var_num_args")?;
-        if !return_type.is_null() {
-            put(return_type, ret.text(""), "return_type")?;
-        }
         ret.keep("MXSymbolGetAtomicSymbolInfo");
         Ok(())
     })
@@ -115,17 +123,8 @@ pub extern "C" fn NNGetOpInfo(
 ) -> c_int {
     guard(|| {
         let (_, def) = handle::operator_of(id(op))?;
-        let arguments = def.arguments();
-        let mut ret = Ret::new();
-        put(real_name, ret.text(def.name), "real_name")?;
-        put(description, ret.text(def.doc), "description")?;
-        put(num_doc_args, arguments.len() as u32, "num_doc_args")?;
-        put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
-        put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;
-        put(arg_descriptions, ret.texts(arguments.iter().map(|a| a.2)), "arg_descriptions")?;
-        if !return_type.is_null() {
-            put(return_type, ret.text(""), "return_type")?;
-        }
+        let arguments = (num_doc_args, arg_names, arg_type_infos, arg_descriptions);
+        let ret = describe(def.name, def, (real_name, description), arguments, return_type)?;
         ret.keep("NNGetOpInfo");
         Ok(())
     })

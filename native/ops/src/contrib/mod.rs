@@ -6,13 +6,18 @@ mod deformable;
 mod detection;
 mod elementwise;
 mod fused_attention;
+mod rewritten;
 
 use ferromx_core::op::OpDef;
+
+pub use rewritten::{FusedConvolutionParam, FusedFullyConnectedParam};
 
 /// Multi-head attention.
 pub static ATTENTION: &[&OpDef] = attention::OPS;
 /// Its names in graphs that were rewritten for oneDNN.
 pub static FUSED_ATTENTION: &[&OpDef] = fused_attention::OPS;
+/// Parts of graphs that were rewritten for oneDNN.
+pub static REWRITTEN: &[&OpDef] = rewritten::OPS;
 /// Deformable convolutions.
 pub static DEFORMABLE: &[&OpDef] = deformable::OPS;
 /// Object detection.

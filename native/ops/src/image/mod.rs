@@ -2,6 +2,7 @@
 
 mod color;
 mod decode;
+mod imdecode;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ use ferromx_core::{ensure, infer::ShapeIo};
 
 /// Decoding.
 pub static DECODE: &[&OpDef] = decode::OPS;
+/// Decoding into batches.
+pub static IMDECODE: &[&OpDef] = imdecode::OPS;
 /// Shapes and orientations.
 pub static TRANSFORM: &[&OpDef] = transform::OPS;
 /// Colours.

@@ -68,7 +68,7 @@ const SHAPE_ATTR: &str = "__shape__";
 /// The same in numpy semantics, whatever those of the thread are: for shapes without dimensions, or with dimensions of 0.
 const NUMPY_SHAPE_ATTR: &str = "__np_shape__";
 /// Attribute in which a variable carries its type code.
-const DTYPE_ATTR: &str = "__dtype__";
+pub(crate) const DTYPE_ATTR: &str = "__dtype__";
 
 fn node_error(node: &GraphNode, e: Error) -> Error {
     match node.op() {

@@ -12,6 +12,7 @@ use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 use parking_lot::RwLock;
 
+use super::rewritten::expand;
 use super::{Node, NodeEntry, OpCall, Symbol};
 use crate::subgraph::Inner;
 
@@ -92,6 +93,9 @@ impl AtomicSymbol {
         let inputs: Vec<NodeEntry> =
             args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>().map_err(context)?;
         let variadic = matches!(def.inputs, Inputs::Variadic { .. });
+        if def.expands {
+            return expand(def, &name, &attrs, &inputs, graphs).map_err(context);
+        }
         if variadic && keys.is_some() && !inputs.is_empty() {
             let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
             return Err(context(Error::Value(text)));

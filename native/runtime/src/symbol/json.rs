@@ -13,6 +13,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::compose::attach;
+use super::rewritten::expand;
 use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::MXNET_VERSION;
 
@@ -155,23 +156,6 @@ fn whole(node: Node) -> Symbol {
     Symbol { outputs: (0..node.num_outputs() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
 }
 
-/// Nodes that oneDNN's backend of MXNet puts in place of a part of a graph, which they keep.
-const REWRITTEN: [&str; 2] = ["_sg_mkldnn_conv", "_sg_mkldnn_fully_connected"];
-
-/// The part of a graph that such a node stands for, in its place.
-fn restored(op: &str, name: &str, attrs: &Attrs, inputs: &[NodeEntry], graphs: &[Symbol]) -> Result<Symbol> {
-    if attrs.get("quantized").is_some_and(|q| q.eq_ignore_ascii_case("true") || q == "1") {
-        return Err(Error::Unsupported(format!(
-            "{op} holds 8-bit integers in a form of oneDNN's own: load the model from before it was quantized, and quantize that"
-        )));
-    }
-    let [graph] = graphs else {
-        return Err(bad(format!("{op} keeps one graph, but there are {}", graphs.len())));
-    };
-    let inputs: Vec<Symbol> = inputs.iter().map(|e| Symbol { outputs: vec![e.clone()] }).collect();
-    graph.substitute(&inputs, None)?.renamed(name)
-}
-
 /// The number of outputs of node `i`, as `node_row_ptr` tells it, else the largest number that anything refers to.
 fn outputs_of(root: &Value, i: usize) -> usize {
     let row = |i: usize| root["node_row_ptr"][i].as_u64();
@@ -206,10 +190,10 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     }
     let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
-    if REWRITTEN.contains(&op) {
-        return restored(op, name, &attrs, &inputs, &graphs);
-    }
     let (op, def) = registry::find(op)?;
+    if def.expands {
+        return expand(def, name, &attrs, &inputs, &graphs);
+    }
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
     }
@@ -267,7 +251,7 @@ mod tests {
         assert_eq!(s.list_outputs(), ["sg_output", "f_output"]);
         assert_eq!(s.internals().list_outputs(), ["data", "c_weight", "c_output", "sg_output", "f_output"]);
         let e = Symbol::from_json(&file(r#""quantized": "true""#)).map(|_| ()).unwrap_err().to_string();
-        assert!(e.contains("from before it was quantized"), "{e}");
+        assert!(e.contains("node 2 'sg'") && e.contains("need 4"), "{e}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod cut;
 mod json;
 mod legacy_json;
 mod node;
+mod rewritten;
 
 use std::collections::HashSet;
 use std::sync::Arc;
