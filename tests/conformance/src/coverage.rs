@@ -10,7 +10,10 @@ use ferromx_core::grad::Grad;
 use ferromx_core::op::OpDef;
 use ferromx_ops::registry;
 
+use crate::evidence;
 use crate::golden::{self, Case};
+use crate::gradients::{self, Checked, OTHERWISE};
+use crate::statistics::DRAWS;
 use crate::suite::Known;
 
 const HEAD: &str = "\
@@ -21,8 +24,13 @@ Made by `cargo run -p ferromx-conformance --bin coverage`; a test compares it wi
 - **Gradient**: *kernel* is computed by code of its own, *composed* is made of other operators and can be differentiated again,
   *zero* does not depend on the inputs, *none* is an error when asked for.
 - **Types**: the element types of the inputs (of the outputs where there are no inputs) with which MXNet 1.9.1's answer is compared.
+- **Differences**: which derivatives are compared with finite differences in double precision, on the inputs of the goldens; for
+  operators whose gradient is not a derivative, what it is.
 - **Goldens**: cases recorded from MXNet 1.9.1. All of them agree but those counted as documented, which `docs/differences.md`
-  explains. Operators without goldens draw random numbers or are tested in their own files.
+  explains.
+- **Other tests**: *statistics* compares random numbers with their distribution (`tests/conformance/tests/statistics.rs`), *ONNX* the
+  operators that MXNet lacks with ONNX's reference implementation (`native/interop/tests/conformance.rs`); for operators without any of
+  these, a test that calls them.
 
 ";
 
@@ -45,7 +53,8 @@ struct Cases {
 /// The goldens or the known differences cannot be read.
 pub fn page() -> Result<String, String> {
     let known = Known::of_repository()?;
-    let (cases, absent) = count(&known)?;
+    let cases = count(&known)?;
+    let (derivatives, named) = (gradients::all()?, evidence::named()?);
     let mut defs: Vec<&OpDef> = registry::all().collect();
     defs.sort_by_key(|d| (d.name.starts_with('_'), d.name.to_lowercase()));
     let compared = defs.iter().filter(|d| cases.contains_key(d.name)).count();
@@ -53,7 +62,7 @@ pub fn page() -> Result<String, String> {
     let names = registry::names().len();
     let _ =
         writeln!(out, "{} operators under {names} names, {compared} of them compared with MXNet 1.9.1.\n", defs.len());
-    out.push_str("| Operator | Aliases | Types | Gradient | Goldens |\n|---|---|---|---|---|\n");
+    out.push_str("| Operator | Aliases | Types | Gradient | Differences | Goldens | Other tests |\n|---|---|---|---|---|---|---|\n");
     let none = Cases::default();
     for def in defs {
         let cases = cases.get(def.name).unwrap_or(&none);
@@ -64,27 +73,45 @@ pub fn page() -> Result<String, String> {
             (all, 0) => all.to_string(),
             (all, documented) => format!("{all}, {documented} documented"),
         };
-        let (name, aliases, dtypes) = (def.name, aliases.join(", "), dtypes.join(", "));
-        let _ = writeln!(out, "| `{name}` | {aliases} | {dtypes} | {} | {goldens} |", gradient(def));
-    }
-    out.push_str("\n## Not there\n\nOperators of which there are goldens, but no implementation:\n\n");
-    out.push_str("| Operator | Goldens | Why |\n|---|---|---|\n");
-    for (name, reason) in known.absent() {
-        let _ = writeln!(out, "| `{name}` | {} | {reason} |", absent.get(name).copied().unwrap_or(0));
+        let other = match (DRAWS.iter().any(|d| d.op == def.name), def.name.starts_with("_onnx_"), named.get(def.name))
+        {
+            (true, _, _) => "statistics".to_owned(),
+            (false, true, None) => "ONNX".to_owned(),
+            (false, _, Some(test)) if cases.all == 0 => format!("`{}` in `{}`", test.name, test.file),
+            (false, false, None) if cases.all == 0 => return Err(format!("no test calls {}", def.name)),
+            _ => String::new(),
+        };
+        let row = [
+            format!("`{}`", def.name),
+            aliases.join(", "),
+            dtypes.join(", "),
+            gradient(def).to_owned(),
+            differences(def.name, derivatives.get(def.name)),
+            goldens,
+            other,
+        ];
+        let _ = writeln!(out, "| {} |", row.join(" | "));
     }
     Ok(out)
 }
 
-/// The goldens by the operator's own name, and the numbers of those of operators that are not there.
-fn count(known: &Known) -> Result<(BTreeMap<&'static str, Cases>, BTreeMap<String, usize>), String> {
-    let (mut there, mut absent) = (BTreeMap::<_, Cases>::new(), BTreeMap::new());
+/// What finite differences say about an operator.
+fn differences(name: &str, checked: Option<&Checked>) -> String {
+    match (OTHERWISE.iter().find(|(op, _)| *op == name), checked) {
+        (Some((_, what)), _) => (*what).to_owned(),
+        (None, Some(checked)) if checked.first > 0 && checked.second > 0 => "first, second".to_owned(),
+        (None, Some(checked)) if checked.first > 0 => "first".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The goldens by the operator's own name.
+fn count(known: &Known) -> Result<BTreeMap<&'static str, Cases>, String> {
+    let mut there = BTreeMap::<_, Cases>::new();
     for family in golden::families(&golden::folder())? {
         for case in golden::load(&golden::folder(), &family)? {
             let Some(op) = case.op() else { continue };
-            let Ok((_, def)) = registry::find(op) else {
-                *absent.entry(op.to_owned()).or_default() += 1;
-                continue;
-            };
+            let (_, def) = registry::find(op).map_err(|e| e.to_string())?;
             let cases = there.entry(def.name).or_default();
             cases.all += 1;
             cases.documented += usize::from(known.covers(case.id()));
@@ -96,7 +123,7 @@ fn count(known: &Known) -> Result<(BTreeMap<&'static str, Cases>, BTreeMap<Strin
             }
         }
     }
-    Ok((there, absent))
+    Ok(there)
 }
 
 fn gradient(def: &OpDef) -> &'static str {

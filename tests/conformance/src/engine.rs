@@ -12,7 +12,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{self, Req};
 use ferromx_ops::registry;
-use ferromx_ops::sparse::cast::{cast, to_dense};
+use ferromx_ops::sparse::cast::{cast as to_storage, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
 use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Tensor, invoke};
@@ -28,10 +28,6 @@ use crate::{GraphResult, Inferred, OpResult, Runner};
 pub struct Engine;
 
 impl Runner for Engine {
-    fn has_operator(&self, name: &str) -> bool {
-        registry::find(name).is_ok()
-    }
-
     fn run(&self, case: &OpCase) -> Result<OpResult, String> {
         semantics::set_numpy_shape(case.np_shape);
         let run = match (case.stypes.is_empty(), case.imperative) {
@@ -67,6 +63,16 @@ pub fn to_engine(stored: &Stored) -> Result<NDArray> {
     Ok(array)
 }
 
+/// The numbers of an array in a type of floating-point numbers.
+///
+/// # Errors
+/// No memory; another type.
+pub fn cast(array: &NDArray, dtype: DType) -> Result<NDArray> {
+    ferromx_core::dispatch!(dtype, T in [f32, f64, half::f16, half::bf16] => {
+        NDArray::from_slice(&array.to_vec_as::<T>()?, array.shape().dims())
+    }, other => Ok(array.to_context(Context::default())?))
+}
+
 /// An array of the engine by value.
 pub fn from_engine(array: &NDArray) -> Array {
     let bytes = storage::read_bytes(array, <[u8]>::to_vec);
@@ -98,7 +104,7 @@ fn storage_type(name: &str) -> Result<StorageType> {
 
 /// A tensor of a storage type.
 fn tensor(array: &NDArray, storage: &str) -> Result<Arc<Tensor>> {
-    Ok(Arc::new(Tensor::new(cast(&array.clone().into(), storage_type(storage)?)?)))
+    Ok(Arc::new(Tensor::new(to_storage(&array.clone().into(), storage_type(storage)?)?)))
 }
 
 fn values(tensor: &Tensor) -> Result<Array> {

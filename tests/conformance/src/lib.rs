@@ -7,8 +7,11 @@
 pub mod check;
 pub mod coverage;
 pub mod engine;
+pub mod evidence;
 pub mod fixture;
 pub mod golden;
+pub mod gradients;
+pub mod statistics;
 pub mod suite;
 pub mod value;
 
@@ -19,9 +22,6 @@ use value::Array;
 
 /// A way to carry out cases.
 pub trait Runner {
-    /// Whether the implementation knows an operator of this name.
-    fn has_operator(&self, name: &str) -> bool;
-
     /// Runs one operator.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Runs families and counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -9,13 +9,12 @@ use crate::Runner;
 use crate::check::check;
 use crate::golden::{self, Case};
 
-/// The differences from MXNet that are meant, and the operators that are not there: `known-differences.txt`.
+/// The differences from MXNet that are meant: `known-differences.txt`.
 ///
-/// Each line is an id (`family/operator/number`, `family/operator/*`) or `operator NAME`, then a colon and the reason.
+/// Each line is an id (`family/operator/number`, `family/operator/*`), then a colon and the reason.
 #[derive(Debug, Default)]
 pub struct Known {
     ids: BTreeSet<String>,
-    operators: BTreeMap<String, String>,
 }
 
 impl Known {
@@ -34,17 +33,10 @@ impl Known {
     pub fn parse(text: &str) -> Result<Known, String> {
         let mut known = Known::default();
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            let (entry, reason) = (line.split_once(": "))
+            let (id, _) = (line.split_once(": "))
                 .filter(|(_, reason)| !reason.trim().is_empty())
                 .ok_or_else(|| format!("known-differences.txt: '{line}' gives no reason"))?;
-            match entry.strip_prefix("operator ") {
-                Some(name) => {
-                    known.operators.insert(name.to_owned(), reason.to_owned());
-                }
-                None => {
-                    known.ids.insert(entry.to_owned());
-                }
-            }
+            known.ids.insert(id.to_owned());
         }
         Ok(known)
     }
@@ -57,11 +49,6 @@ impl Known {
     /// The listed cases; `family/operator/*` is all of an operator.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.ids.iter().map(String::as_str)
-    }
-
-    /// The operators that are not there, and why.
-    pub fn absent(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.operators.iter().map(|(name, reason)| (name.as_str(), reason.as_str()))
     }
 
     /// The entry that covers a case.
@@ -80,8 +67,6 @@ pub struct Report {
     pub passed: usize,
     /// Cases that are known to differ, and do.
     pub known: usize,
-    /// Cases of operators that are listed as not there.
-    pub absent: usize,
     /// What is wrong: the id of the case and why.
     pub failures: Vec<(String, String)>,
 }
@@ -89,11 +74,7 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<10} {:>5} agree", self.family, self.passed)?;
-        for (count, what) in [
-            (self.known, "differ as documented"),
-            (self.absent, "of operators not there"),
-            (self.failures.len(), "WRONG"),
-        ] {
+        for (count, what) in [(self.known, "differ as documented"), (self.failures.len(), "WRONG")] {
             if count > 0 {
                 write!(f, ", {count} {what}")?;
             }
@@ -111,13 +92,6 @@ pub fn run(runner: &dyn Runner, folder: &Path, family: &str, known: &Known) -> R
     let mut stale: BTreeSet<&str> =
         known.ids.iter().map(String::as_str).filter(|id| id.split('/').next() == Some(family)).collect();
     for case in golden::load(folder, family)? {
-        if let Some(missing) = case.op().filter(|op| !runner.has_operator(op)) {
-            match known.operators.contains_key(missing) {
-                true => report.absent += 1,
-                false => report.failures.push((case.id().to_owned(), format!("there is no operator {missing}"))),
-            }
-            continue;
-        }
         match (guarded(runner, &case), known.entry(case.id())) {
             (Ok(()), _) => report.passed += 1,
             (Err(_), Some(entry)) => {
@@ -130,11 +104,6 @@ pub fn run(runner: &dyn Runner, folder: &Path, family: &str, known: &Known) -> R
     let now_right = "agrees with MXNet, but known-differences.txt says that it does not: remove the line";
     report.failures.extend(stale.into_iter().map(|id| (id.to_owned(), now_right.to_owned())));
     Ok(report)
-}
-
-/// The operators that are listed as not there although they are.
-pub fn arrived<'k>(runner: &dyn Runner, known: &'k Known) -> Vec<&'k str> {
-    known.operators.keys().map(String::as_str).filter(|name| runner.has_operator(name)).collect()
 }
 
 /// A panic is never an answer, not even where MXNet refuses.
@@ -151,12 +120,10 @@ mod tests {
 
     #[test]
     fn entries_cover_one_case_or_all_of_an_operator() {
-        let known =
-            Known::parse("# comment\nunary/relu/3: rounds\nbinary/_mod/*: sign\noperator sin: later\n").unwrap();
+        let known = Known::parse("# comment\nunary/relu/3: rounds\nbinary/_mod/*: sign\n").unwrap();
         assert_eq!(known.entry("unary/relu/3"), Some("unary/relu/3"));
         assert_eq!(known.entry("unary/relu/33"), None);
         assert_eq!(known.entry("binary/_mod/7"), Some("binary/_mod/*"));
-        assert!(known.operators.contains_key("sin"));
     }
 
     #[test]

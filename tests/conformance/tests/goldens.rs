@@ -9,7 +9,7 @@ fn family(name: &str) {
     let report = suite::run(&Engine, &golden::folder(), name, &known).unwrap();
     let wrong: Vec<String> = report.failures.iter().map(|(id, message)| format!("{id}: {message}")).collect();
     assert!(wrong.is_empty(), "{report}\n{}", wrong.join("\n"));
-    assert!(report.passed + report.known + report.absent > 0, "{name} has no cases");
+    assert!(report.passed + report.known > 0, "{name} has no cases");
 }
 
 macro_rules! families {
@@ -63,11 +63,4 @@ families!(
 #[test]
 fn every_family_is_run() {
     assert_eq!(golden::families(&golden::folder()).unwrap(), FAMILIES);
-}
-
-#[test]
-fn operators_that_are_listed_as_absent_are_absent() {
-    let known = Known::of_repository().unwrap();
-    let arrived = suite::arrived(&Engine, &known);
-    assert!(arrived.is_empty(), "remove these from known-differences.txt: {}", arrived.join(", "));
 }

@@ -1,0 +1,37 @@
+//! Every operator that draws random numbers draws them from its distribution, and the same ones whatever the number of threads.
+
+use ferromx_conformance::statistics::DRAWS;
+use ferromx_kernels::par::{num_threads, set_num_threads};
+use ferromx_ops::registry;
+
+#[test]
+fn random_numbers_have_their_distributions_with_any_number_of_threads() {
+    let mut wrong = Vec::new();
+    let threads = num_threads();
+    for draw in DRAWS {
+        let with = |threads: usize| {
+            set_num_threads(threads);
+            draw.numbers(11).unwrap_or_else(|e| panic!("{}: {e}", draw.op))
+        };
+        let numbers = with(1);
+        if with(3) != numbers {
+            wrong.push(format!("{}: the numbers depend on the number of threads", draw.op));
+        }
+        wrong.extend(draw.check(&numbers).err().map(|e| format!("{} {:?}: {e}", draw.op, draw.attrs)));
+        if draw.numbers(12).unwrap() == numbers {
+            wrong.push(format!("{}: the numbers do not depend on the seed", draw.op));
+        }
+    }
+    set_num_threads(threads);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_operator_that_draws_is_tested() {
+    // Operators that run graphs or functions of programs draw what those draw.
+    let foreign = |name: &str| matches!(name, "Custom" | "_CustomFunction");
+    let drawing = registry::all().filter(|def| def.random && def.graph_args.is_empty() && !foreign(def.name));
+    let missing: Vec<_> =
+        drawing.filter(|def| !DRAWS.iter().any(|draw| draw.op == def.name)).map(|def| def.name).collect();
+    assert!(missing.is_empty(), "add to the table of statistics: {}", missing.join(", "));
+}
