@@ -79,6 +79,9 @@ pub struct Importer<'t> {
     pub(crate) sink: Option<Sink>,
 }
 
+/// What to do about an operator without a process.
+const MEND: &str = "map it by a hook, or make the model without it";
+
 /// Graphs inside of graphs.
 const MAX_DEPTH: usize = 24;
 
@@ -129,13 +132,10 @@ impl<'t> Importer<'t> {
         self.schema.find(&node.domain, &node.op, version).ok_or_else(|| {
             Error::unsupported(match node.domain.as_str() {
                 "" => {
-                    format!(
-                        "version {version} of the operator set of {} has no operator {}",
-                        self.framework.name(),
-                        node.op
-                    )
+                    let framework = self.framework.name();
+                    format!("version {version} of the operator set of {framework} has no operator {}: {MEND}", node.op)
                 }
-                domain => format!("the operator {} of the domain {domain} is not known", node.op),
+                domain => format!("the operator {} of the domain {domain} is not known: {MEND}", node.op),
             })
         })
     }
@@ -300,7 +300,7 @@ impl<'t> Importer<'t> {
 fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Error {
     if reasons.is_empty() {
         return Error::unsupported(format!(
-            "there is no process for {} of version {version} of the operator set",
+            "there is no process for {} of version {version} of the operator set: {MEND}",
             node.op
         ));
     }
