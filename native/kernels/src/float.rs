@@ -26,6 +26,8 @@ pub trait Accum: Real<Acc = Self> + WindowElement + Float + NumAssign + Sum {
     fn count(n: usize) -> Self;
     /// e to the power of `self`, in a form that the compiler can vectorise where there is one.
     fn exponential(self) -> Self;
+    /// The same of a number that is not positive; in single precision 0 where it would have no normal representation.
+    fn exponential_nonpositive(self) -> Self;
     /// The natural logarithm, in such a form.
     fn logarithm(self) -> Self;
     /// This to the power of `exponent`.
@@ -90,6 +92,10 @@ impl Accum for f32 {
         crate::math::exp(self)
     }
     #[inline(always)]
+    fn exponential_nonpositive(self) -> f32 {
+        crate::math::exp_nonpositive(self)
+    }
+    #[inline(always)]
     fn logarithm(self) -> f32 {
         crate::math::log(self)
     }
@@ -119,6 +125,10 @@ impl Accum for f64 {
     #[inline(always)]
     fn exponential(self) -> f64 {
         crate::math::exp(self)
+    }
+    #[inline(always)]
+    fn exponential_nonpositive(self) -> f64 {
+        crate::math::exp_nonpositive(self)
     }
     #[inline(always)]
     fn logarithm(self) -> f64 {

@@ -1,6 +1,7 @@
 //! Double precision, by the crate `libm`: scalar, the same bits on every machine.
 
 pub(super) use super::special::{digamma, gamma, lgamma};
+pub(super) use libm::exp as exp_nonpositive;
 pub(super) use libm::{
     acos, asin, asinh, atan, atanh, cbrt, cos, cosh, erf, exp, expm1, log, log1p, log2, log10, pow, sin, sinh, tan,
     tanh,

@@ -55,6 +55,8 @@ pub trait Real:
     #[doc(hidden)]
     fn exp_(self) -> Self;
     #[doc(hidden)]
+    fn exp_nonpositive_(self) -> Self;
+    #[doc(hidden)]
     fn expm1_(self) -> Self;
     #[doc(hidden)]
     fn log_(self) -> Self;
@@ -126,6 +128,7 @@ macro_rules! functions {
 
 functions! {
     exp exp_ "e^x.";
+    exp_nonpositive exp_nonpositive_ "e^x for x <= 0, faster; in single precision 0 where it would be below 2^-126 or a little less.";
     expm1 expm1_ "e^x - 1, accurate near 0.";
     log log_ "The natural logarithm.";
     log2 log2_ "The logarithm to base 2.";
@@ -287,5 +290,5 @@ macro_rules! real {
         }
     )*};
 }
-real!(f32, single: exp_ exp expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
-real!(f64, double: exp_ exp expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
+real!(f32, single: exp_ exp exp_nonpositive_ exp_nonpositive expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);
+real!(f64, double: exp_ exp exp_nonpositive_ exp_nonpositive expm1_ expm1 log_ log log2_ log2 log10_ log10 log1p_ log1p sin_ sin cos_ cos tan_ tan tanh_ tanh sinh_ sinh cosh_ cosh asin_ asin acos_ acos atan_ atan asinh_ asinh acosh_ acosh atanh_ atanh sigmoid_ sigmoid softrelu_ softrelu erf_ erf erfinv_ erfinv gelu_ gelu cbrt_ cbrt rcbrt_ rcbrt rsqrt_ rsqrt gamma_ gamma lgamma_ lgamma digamma_ digamma);

@@ -7,25 +7,24 @@ use super::{special, wide};
 
 const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
 
-/// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and gives n (also as an integer) and e^r - 1.
+/// Splits x = n ln 2 + r with |r| <= ln 2 / 2, and gives 2^(n + bias - 127) and e^r - 1. With n + bias = 0 the power is 0.
 #[inline(always)]
-fn reduce_exp(x: f32) -> (i32, f32) {
-    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
-    let n = shifted - ROUND;
+fn reduce_exp(x: f32, bias: f32) -> (f32, f32) {
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND + bias);
+    // The low bits hold n + bias, which becomes the exponent of the power.
+    (f32::from_bits(shifted.to_bits() << 23), expm1_rest(x, shifted - (ROUND + bias)))
+}
+
+/// e^r - 1 for the rest r of x after n ln 2.
+#[inline(always)]
+fn expm1_rest(x: f32, n: f32) -> f32 {
     let r = n.mul_add(-0.693_359_375, x);
     let r = n.mul_add(2.121_944_4e-4, r);
     let q = poly(
         r,
-        [
-            0.500_000_001_429,
-            0.166_666_667_617,
-            4.166_645_677_9e-2,
-            8.333_284_206e-3,
-            1.393_454_447e-3,
-            1.990_879_867e-4,
-        ],
+        [0.499_999_934_321, 0.166_665_203_990, 4.166_839_078_556e-2, 8.368_745_107_799e-3, 1.381_454_007_409e-3],
     );
-    ((shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32), q.mul_add(r * r, r))
+    q.mul_add(r * r, r)
 }
 
 /// 2^n for -126 <= n <= 127.
@@ -55,16 +54,25 @@ fn limit(x: f32, low: f32, high: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    let (n, e) = reduce_exp(limit(x, -104.0, 89.0));
+    let x = limit(x, -104.0, 89.0);
+    let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+    // In two steps, since the results go from 2^-149 to 2^128.
     let half = n >> 1;
-    (e + 1.0) * exp2i(half) * exp2i(n.wrapping_sub(half))
+    let scale = exp2i(half);
+    expm1_rest(x, shifted - ROUND).mul_add(scale, scale) * exp2i(n.wrapping_sub(half))
+}
+
+#[inline(always)]
+pub(super) fn exp_nonpositive(x: f32) -> f32 {
+    let (scale, e) = reduce_exp(if x < -88.0 { -88.0 } else { x }, 127.0);
+    e.mul_add(scale, scale)
 }
 
 #[inline(always)]
 pub(super) fn expm1(x: f32) -> f32 {
-    let (n, e) = reduce_exp(limit(x, -18.0, 89.0));
     // Half the scale, because 2^128 has no representation.
-    let scale = exp2i(n.wrapping_sub(1));
+    let (scale, e) = reduce_exp(limit(x, -18.0, 89.0), 126.0);
     let y = e.mul_add(scale, scale - 0.5) * 2.0;
     if x == 0.0 { x } else { y }
 }
@@ -123,20 +131,23 @@ pub(super) fn log1p(x: f32) -> f32 {
 
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
-    let e = expm1(limit(x.abs() * 2.0, 0.0, 20.0));
-    (e / (e + 2.0)).copysign(x)
+    let twice = x.abs() * 2.0;
+    let (scale, e) = reduce_exp(if twice > 20.0 { 20.0 } else { twice }, 127.0);
+    let y = e.mul_add(scale, scale - 1.0);
+    (y / (y + 2.0)).copysign(x)
 }
 
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+    let (half_scale, e) = reduce_exp(limit(-x, -87.5, 89.0), 126.0);
+    1.0 / e.mul_add(half_scale, half_scale).mul_add(2.0, 1.0)
 }
 
 #[inline(always)]
 pub(super) fn softrelu(x: f32) -> f32 {
     // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), which neither overflows nor cancels.
     let positive = if x > 0.0 { x } else { 0.0 };
-    let y = positive + log1p_unit(exp(-x.abs()));
+    let y = positive + log1p_unit(exp_nonpositive(-x.abs()));
     if x.is_nan() { x } else { y }
 }
 
@@ -176,7 +187,7 @@ pub(super) fn erf(x: f32) -> f32 {
             -0.000_197_182_891,
         ],
     );
-    let far = 1.0 - exp(-q);
+    let far = 1.0 - exp_nonpositive(-q);
     (if a < 0.92 { near } else { far }).copysign(x)
 }
 

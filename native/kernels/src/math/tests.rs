@@ -50,6 +50,15 @@ fn check(name: &str, bound: f64, f: impl Fn(f32) -> f32, want: impl Fn(f64) -> f
 #[test]
 fn single_precision_functions_are_within_their_bounds() {
     check("exp", 2.0, exp, libm::exp);
+    check(
+        "exp_nonpositive",
+        2.0,
+        |x| if x < -87.3 { exp(x) } else { exp_nonpositive(x.min(0.0)) },
+        |x| {
+            if x < -87.3 { libm::exp(x) } else { libm::exp(x.min(0.0)) }
+        },
+    );
+    assert_eq!([f32::NEG_INFINITY, -1e30, -88.0].map(exp_nonpositive), [0.0; 3]);
     check("expm1", 2.0, expm1, libm::expm1);
     check("log", 2.0, log, libm::log);
     check("log2", 1.0, log2, libm::log2);

@@ -25,7 +25,10 @@ pub fn softmax_forward<T: Real, O: Real>(
 ) {
     check(shape, lengths, [x.len(), y.len()]);
     let SoftmaxShape { outer, axis, inner } = shape;
-    let slope = T::Acc::of(1.0 / temperature);
+    let log = kind == SoftmaxKind::LogSoftmax;
+    // The sign goes with x, so that what the exponentials are taken of is never positive.
+    let sign = if (kind == SoftmaxKind::Softmin) == (temperature < 0.0) { T::Acc::one() } else { -T::Acc::one() };
+    let slope = T::Acc::of(1.0 / temperature.abs());
     if shape.is_empty() {
         return;
     }
@@ -34,15 +37,14 @@ pub fn softmax_forward<T: Real, O: Real>(
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
             y[len..].fill(O::default());
             with_scratch(row::scratch_len(axis), |exps| {
-                row::forward(kind, slope, &x[r * axis..r * axis + len], exps, &mut y[..len]);
+                row::forward(log, sign, slope, &x[r * axis..r * axis + len], exps, &mut y[..len]);
             });
         });
     }
-    let sign = if kind == SoftmaxKind::Softmin { -T::Acc::one() } else { T::Acc::one() };
     parallel_blocks(MatMut::row_major(y, outer * axis, inner), axis, COLUMNS, |row, column, mut y| {
         let lens = lens(shape, lengths, row, column, y.cols());
         let x = &x[row * inner + column..];
-        columns_forward(kind, sign, slope, x, inner, &lens[..y.cols()], &mut y);
+        columns_forward(log, sign, slope, x, inner, &lens[..y.cols()], &mut y);
     });
 }
 
@@ -109,7 +111,7 @@ fn lens(
 crate::simd::per_isa! {
     /// Up to `COLUMNS` columns of the rows that start `stride` elements apart in `x`.
     fn columns_forward<T: Real, O: Real>(
-        kind: SoftmaxKind,
+        log: bool,
         sign: T::Acc,
         slope: T::Acc,
         x: &[T],
@@ -130,17 +132,16 @@ crate::simd::per_isa! {
         for a in 0..y.rows() {
             let xs = x[a * stride..][..columns].iter().zip(&max);
             for ((sum, (x, max)), len) in sums.iter_mut().zip(xs).zip(lens) {
-                let exp = shifted(x, max).exponential();
+                let exp = shifted(x, max).exponential_nonpositive();
                 *sum += if a < *len { exp } else { T::Acc::zero() };
             }
         }
-        let log = kind == SoftmaxKind::LogSoftmax;
         sums.iter_mut().for_each(|sum| *sum = if log { sum.ln() } else { sum.recip() });
         for a in 0..y.rows() {
             let xs = x[a * stride..][..columns].iter().zip(&max).zip(&sums);
             for ((y, ((x, max), sum)), len) in y.row_mut(a).iter_mut().zip(xs).zip(lens) {
                 let shifted = shifted(x, max);
-                let value = if log { shifted - *sum } else { shifted.exponential() * *sum };
+                let value = if log { shifted - *sum } else { shifted.exponential_nonpositive() * *sum };
                 *y = if a < *len { value.store() } else { O::default() };
             }
         }

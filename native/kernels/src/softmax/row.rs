@@ -15,31 +15,51 @@ pub(crate) fn scratch_len(axis: usize) -> usize {
 }
 
 crate::simd::per_isa! {
-    /// Computes a row of `x` into `y`. `exps` is working memory of `scratch_len` elements.
-    pub(crate) fn forward<T: Real, O: Real>(kind: SoftmaxKind, slope: T::Acc, x: &[T], exps: &mut [T::Acc], y: &mut [O]) {
-        let sign = if kind == SoftmaxKind::Softmin { -T::Acc::one() } else { T::Acc::one() };
+    /// Computes the softmax of `sign * slope * x`, or its logarithm, into `y`. `slope` is not negative; `exps` is working
+    /// memory of `scratch_len` elements.
+    pub(crate) fn forward<T: Real, O: Real>(
+        log: bool,
+        sign: T::Acc,
+        slope: T::Acc,
+        x: &[T],
+        exps: &mut [T::Acc],
+        y: &mut [O]
+    ) {
         let max = max(x, sign);
-        let values = &mut exps[..x.len().next_multiple_of(BLOCK)];
-        values.iter_mut().zip(x).for_each(|(value, x)| *value = (T::Acc::of(*x) * sign - max) * slope);
-        values[x.len()..].fill(T::Acc::neg_infinity());
-        if kind == SoftmaxKind::LogSoftmax {
-            let log = sum(values, T::Acc::exponential).ln();
-            return y.iter_mut().zip(values).for_each(|(y, shifted)| *y = (*shifted - log).store());
+        let shifted = |x: &T| (T::Acc::of(*x) * sign - max) * slope;
+        let sum = exp_sum(x, shifted, |block, start| exps[start..start + BLOCK].copy_from_slice(block));
+        if log {
+            let log = sum.ln();
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = (shifted(x) - log).store());
+        } else {
+            let scale = sum.recip();
+            y.iter_mut().zip(exps).for_each(|(y, exp)| *y = (*exp * scale).store());
         }
-        // This length tells the compiler that there is no rest.
-        let whole = values.len() & !(BLOCK - 1);
-        values[..whole].iter_mut().for_each(|value| *value = value.exponential());
-        let scale = sum(values, |exp| exp).recip();
-        y.iter_mut().zip(values).for_each(|(y, exp)| *y = (*exp * scale).store());
     }
 }
 
-/// The sum of `f` of the values, whole blocks of them.
+/// The sum of the exponentials of `shifted`, which is not positive, of every element. `keep` is given the exponentials
+/// block by block, with the place of each; the last block is filled up with zeros.
 #[inline(always)]
-fn sum<A: Accum>(values: &[A], f: impl Fn(A) -> A) -> A {
+fn exp_sum<T, A: Accum>(x: &[T], shifted: impl Fn(&T) -> A, mut keep: impl FnMut(&[A; BLOCK], usize)) -> A {
     let mut sums = [A::zero(); BLOCK];
-    for block in values.chunks_exact(BLOCK) {
-        sums.iter_mut().zip(block).for_each(|(sum, value)| *sum += f(*value));
+    let mut exps = [A::zero(); BLOCK];
+    let blocks = x.chunks_exact(BLOCK);
+    let mut last = [A::neg_infinity(); BLOCK];
+    last.iter_mut().zip(blocks.remainder()).for_each(|(last, x)| *last = shifted(x));
+    for (i, block) in blocks.enumerate() {
+        for ((exp, sum), x) in exps.iter_mut().zip(&mut sums).zip(block) {
+            *exp = shifted(x).exponential_nonpositive();
+            *sum += *exp;
+        }
+        keep(&exps, i * BLOCK);
+    }
+    if !x.len().is_multiple_of(BLOCK) {
+        for ((exp, sum), x) in exps.iter_mut().zip(&mut sums).zip(last) {
+            *exp = x.exponential_nonpositive();
+            *sum += *exp;
+        }
+        keep(&exps, x.len() / BLOCK * BLOCK);
     }
     tree(sums, |a, b| a + b)
 }
@@ -74,17 +94,7 @@ crate::simd::per_isa! {
     /// The logarithm of the sum of the exponentials of a row.
     pub(crate) fn log_sum<T: Real>(x: &[T]) -> T::Acc {
         let max = max(x, T::Acc::one());
-        let mut sums = [T::Acc::zero(); LANES];
-        let blocks = x.chunks_exact(LANES);
-        for (sum, x) in sums.iter_mut().zip(blocks.remainder()) {
-            *sum += (T::Acc::of(*x) - max).exponential();
-        }
-        for block in blocks {
-            for (sum, x) in sums.iter_mut().zip(block) {
-                *sum += (T::Acc::of(*x) - max).exponential();
-            }
-        }
-        max + tree(sums, |a, b| a + b).ln()
+        max + exp_sum(x, |x| T::Acc::of(*x) - max, |_, _| ()).ln()
     }
 }
 
