@@ -6,7 +6,7 @@
 //! planes when they are complete.
 
 use super::ConvShape;
-use super::implicit::{Implicit, Moment, even_blocks};
+use super::implicit::{Implicit, Moment, SharedFinish, even_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
 use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
@@ -52,12 +52,7 @@ struct Windows<'a> {
 
 impl<T: Accum> Implicit<'_, T> {
     /// [`Self::run`] for weights packed by [`pack_weights`] of this file.
-    pub fn run_across(
-        &self,
-        batch: usize,
-        out: MatMut<'_, T>,
-        finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync),
-    ) {
+    pub fn run_across(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         let (pixels, threads, mut out) = (out.cols(), num_threads(), out);
         let [planes, height, width] = self.geometry.grid;
         let image_rows = self.groups * self.rows;
@@ -103,7 +98,7 @@ impl<T: Accum> Implicit<'_, T> {
         row: usize,
         pixel: usize,
         out: &mut MatMut<'_, T>,
-        finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync),
+        finish: SharedFinish<'_, T>,
     ) {
         let (kernel, depth, pixels, channels) = (self.kernel, self.depth(), out.cols(), out.rows());
         let (nr, plane, group) = (kernel.nr(), self.geometry.plane(), row / self.rows);
@@ -146,7 +141,7 @@ impl<T: Accum> Implicit<'_, T> {
                     let sums = &mut sums[if once { 0 } else { first * pixels }..];
                     let mut products = MatMut::new(sums, pixels, lanes, nr);
                     if block.end == depth {
-                        finish(Moment::Before, row + first, pixel, out.block(first, 0, lanes, pixels));
+                        finish(Moment::Before, row + first, pixel, &mut out.block(first, 0, lanes, pixels));
                     }
                     for i in 0..tiles {
                         // The next panel of weights is fetched meanwhile.
@@ -170,16 +165,9 @@ impl<T: Accum> Implicit<'_, T> {
     }
 
     /// Writes complete sums of (pixels, channels) where they belong.
-    fn turn(
-        &self,
-        row: usize,
-        pixel: usize,
-        sums: &[T],
-        mut out: MatMut<'_, T>,
-        finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync),
-    ) {
+    fn turn(&self, row: usize, pixel: usize, sums: &[T], mut out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         self.kernel.transpose(MatRef::new(sums, out.cols(), out.rows(), self.kernel.nr(), 1), &mut out);
-        finish(Moment::Complete, row, pixel, out);
+        finish(Moment::Complete, row, pixel, &mut out);
     }
 
     /// Packs a block of the inner dimension of the windows of some pixels into panels of `tile` pixels.

@@ -168,7 +168,7 @@ pub(super) fn forward<T: Accum>(
                     planes.weigh(weights, padded, computed, out.row_mut(i + n));
                 }
                 if !epilogue.is_empty() {
-                    epilogue.apply(shape, pixels, row, 0, out.block(i, 0, count, pixels));
+                    epilogue.apply(shape, pixels, row, 0, &mut out.block(i, 0, count, pixels));
                 }
                 i += count;
             }

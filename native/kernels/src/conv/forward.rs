@@ -66,7 +66,7 @@ impl<T: Accum> ConvEpilogue<'_, T> {
 
     /// Applies it to a block of the output, whose rows are channels: it starts at row `row` of all channels of the
     /// batch, and lies within an image.
-    pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: MatMut<'_, T>) {
+    pub(super) fn apply(&self, shape: &ConvShape, pixels: usize, row: usize, pixel: usize, block: &mut MatMut<'_, T>) {
         let channel = row % shape.out_channels;
         let channels = channel..channel + block.rows();
         let epilogue = Epilogue {
@@ -261,7 +261,7 @@ fn product<T: Accum>(
     };
     let pixels = geometry.pixels();
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    let finish = |moment: Moment, row: usize, pixel: usize, block: MatMut<'_, T>| match moment {
+    let finish = |moment: Moment, row: usize, pixel: usize, block: &mut MatMut<'_, T>| match moment {
         Moment::Before => {
             let residual = epilogue.residual.into_iter();
             let rows = residual.flat_map(|residual| residual.chunks_exact(pixels).skip(row).take(block.rows()));

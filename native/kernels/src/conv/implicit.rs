@@ -109,7 +109,11 @@ pub(super) enum Moment {
 }
 
 /// What is called for every block of the result: with its row, its first pixel, and itself.
-pub(super) type Finish<'f, T> = &'f dyn Fn(Moment, usize, usize, MatMut<'_, T>);
+/// The block is borrowed, since moving the view would wait until everything written before has left the processor.
+pub(super) type Finish<'f, T> = &'f dyn Fn(Moment, usize, usize, &mut MatMut<'_, T>);
+
+/// A [`Finish`] for several threads.
+pub(super) type SharedFinish<'f, T> = &'f (dyn Fn(Moment, usize, usize, &mut MatMut<'_, T>) + Sync);
 
 impl<'a, T: Accum> Implicit<'a, T> {
     pub(super) fn depth(&self) -> usize {
@@ -124,7 +128,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
 
     /// Computes all images into `out`, (batch * groups * rows, pixels), in parallel. `finish` is
     /// called for every block of the result.
-    pub fn run(&self, batch: usize, out: MatMut<'_, T>, finish: &(dyn Fn(Moment, usize, usize, MatMut<'_, T>) + Sync)) {
+    pub fn run(&self, batch: usize, out: MatMut<'_, T>, finish: SharedFinish<'_, T>) {
         let (pixels, threads) = (out.cols(), num_threads());
         let image_rows = self.groups * self.rows;
         if batch == 0 || pixels == 0 || image_rows == 0 {
@@ -262,14 +266,20 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 None => {
                     let (image, pixel) = (here.images.start, part.pixel + here.first);
                     let first = here.row(part, image);
-                    self.pointwise(part, pixel, &mut here.block(part, image, out), image, |moment, row, block| {
+                    let c = &mut here.block(part, image, out);
+                    self.pointwise(part, &here, next.as_ref(), c, |moment, row, block| {
                         finish(moment, first + row, pixel, block);
                     });
                     continue;
                 }
             }
             for image in here.images.clone() {
-                finish(Moment::Complete, here.row(part, image), part.pixel + here.first, here.block(part, image, out));
+                finish(
+                    Moment::Complete,
+                    here.row(part, image),
+                    part.pixel + here.first,
+                    &mut here.block(part, image, out),
+                );
             }
         }
     }
@@ -281,17 +291,24 @@ impl<'a, T: Accum> Implicit<'a, T> {
         &self.source[first * plane + pixel..(first + self.channels) * plane]
     }
 
-    /// Pixels from `pixel` on of windows that are the image itself. `finish(moment, row, block)` is called for some rows at a time.
+    /// Windows that are the image itself. `finish(moment, row, block)` is called for some rows at a time. Meanwhile, what
+    /// the next place reads is fetched into the cache.
     fn pointwise(
         &self,
         part: &Part,
-        pixel: usize,
+        place: &Place,
+        next: Option<&Place>,
         c: &mut MatMut<'_, T>,
-        image: usize,
-        finish: impl Fn(Moment, usize, MatMut<'_, T>),
+        finish: impl Fn(Moment, usize, &mut MatMut<'_, T>),
     ) {
         let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
-        let source = self.source(part, image, pixel);
+        let source = self.source(part, place.images.start, part.pixel + place.first);
+        let mut ahead = next.into_iter().flat_map(|next| {
+            let source = self.source(part, next.images.start, part.pixel + next.first);
+            source.chunks(plane).map(|channel| &channel[..next.cols])
+        });
+        let tiles = part.rows.len().div_ceil(mr) * depth_blocks::<T>(self.channels).count();
+        let each = self.channels.div_ceil(tiles.max(1));
         let longest = depth_blocks::<T>(self.channels).map(|block| block.len()).max().unwrap_or(0);
         with_scratch(self.kernel.packed_b_len(cols, longest), |panels: &mut [T]| {
             for block in depth_blocks::<T>(self.channels) {
@@ -302,8 +319,9 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 }
                 let complete = block.end == self.channels;
                 self.tiles(part, &block, |a, row, rows| {
+                    ahead.by_ref().take(each).for_each(prefetch);
                     if complete {
-                        finish(Moment::Before, row, c.block(row, 0, rows, cols));
+                        finish(Moment::Before, row, &mut c.block(row, 0, rows, cols));
                     }
                     for first in (0..cols).step_by(nr) {
                         // The next weights are fetched meanwhile.
@@ -317,7 +335,7 @@ impl<'a, T: Accum> Implicit<'a, T> {
                         self.kernel.tile(block.len(), T::one(), a, b, tile, block.start > 0);
                     }
                     if complete {
-                        finish(Moment::Complete, row, c.block(row, 0, rows, cols));
+                        finish(Moment::Complete, row, &mut c.block(row, 0, rows, cols));
                     }
                 });
             }

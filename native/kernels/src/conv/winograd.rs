@@ -371,8 +371,8 @@ impl<T: Accum> Winograd<'_, T> {
         let (pixels, pixel) = (self.shape.output_plane(), first * TILE * width);
         for image in 0..images.len() {
             let row = (images.start + image) * self.shape.out_channels + group * self.shape.group_out() + rows.start;
-            let block = out.block(self.first_row(group, &rows, image, out), 0, rows.len(), out.cols());
-            self.epilogue.apply(self.shape, pixels, row, pixel, block);
+            let mut block = out.block(self.first_row(group, &rows, image, out), 0, rows.len(), out.cols());
+            self.epilogue.apply(self.shape, pixels, row, pixel, &mut block);
         }
     }
 

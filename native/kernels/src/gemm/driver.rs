@@ -25,7 +25,7 @@ const TASK_PANELS: usize = 4;
 /// The most bytes of a B that is read in place by several rows of tiles; somewhat more than the first-level cache holds.
 const IN_PLACE_BYTES: usize = 64 << 10;
 /// The most panels of B for which A is read in place.
-const IN_PLACE_PANELS: usize = 4;
+const IN_PLACE_PANELS: usize = 8;
 
 /// The blocks that the inner dimension is divided into: as few as possible, of equal length up to rounding. They depend
 /// on nothing else, which keeps results independent of the number of threads.
@@ -95,7 +95,7 @@ impl<T: Element> Product<'_, T> {
         }
         if k == 0 || self.alpha == T::zero() {
             scale(&mut c, self.beta);
-            return self.epilogue.apply(0, 0, c);
+            return self.epilogue.apply(0, 0, &mut c);
         }
         let product = Product { threads: if m * n * k < PARALLEL_WORK { 1 } else { self.threads }, ..*self };
         if let (Left::View(a), Right::View(b)) = (self.a, self.b)
@@ -203,9 +203,16 @@ impl<T: Element> Product<'_, T> {
             let rows = task_tiles * kernel.mr();
             return (0..m).step_by(rows).for_each(|row| f(row, 0, c.block(row, 0, rows.min(m - row), n)));
         }
-        let down = tiles_down.div_ceil(task_tiles).next_multiple_of(threads).min(tiles_down);
-        let across = threads.div_ceil(down).min(tiles_across);
-        let (rows, cols) = (tiles_down.div_ceil(down) * kernel.mr(), tiles_across.div_ceil(across) * kernel.nr());
+        let block = |down: usize, across: usize| {
+            let (rows, cols) = (tiles_down.div_ceil(down) * kernel.mr(), tiles_across.div_ceil(across) * kernel.nr());
+            (rows.min(m), cols.min(n))
+        };
+        let down = tiles_down.div_ceil(task_tiles);
+        let even = down.next_multiple_of(threads).min(tiles_down);
+        let by_rows = block(even, threads.div_ceil(even).min(tiles_across));
+        let by_cols = block(down, threads.min(tiles_across));
+        // Rows share the panels of B; columns are taken where they divide more evenly.
+        let (rows, cols) = if by_cols.0 * by_cols.1 < by_rows.0 * by_rows.1 { by_cols } else { by_rows };
         par::parallel_blocks(c, rows, cols, f);
     }
 
@@ -265,7 +272,7 @@ impl<T: Element> Product<'_, T> {
                 tile(i, b, c.block(i, j, mr.min(m - i), cols), accumulate);
             }
             if finish {
-                self.epilogue.apply(row, block.col + col + j, c.block(0, j, m, cols));
+                self.epilogue.apply(row, block.col + col + j, &mut c.block(0, j, m, cols));
             }
         }
     }

@@ -94,17 +94,17 @@ impl<'a, T: Element> Epilogue<'a, T> {
     }
 
     /// Applies it to the block of C that starts at (`row`, `col`).
-    pub(crate) fn apply(&self, row: usize, col: usize, mut block: MatMut<'_, T>) {
-        apply(self, row, col, &mut block);
+    pub(crate) fn apply(&self, row: usize, col: usize, block: &mut MatMut<'_, T>) {
+        apply(self, row, col, block);
     }
 }
 
 crate::simd::per_isa! {
     /// See [`Epilogue::apply`].
     fn apply<T: Element>(epilogue: &Epilogue<'_, T>, row: usize, col: usize, block: &mut MatMut<'_, T>) {
-        let cols = block.cols();
         for i in 0..block.rows() {
             let values = block.row_mut(i);
+            let cols = values.len();
             // What is adjacent is added on the way; the rest has a pass of its own before the activation.
             let residual = epilogue.residual.map(|residual| residual.block(row + i, col, 1, cols));
             let (near, far) = match residual {
@@ -112,71 +112,91 @@ crate::simd::per_isa! {
                 part => (None, part),
             };
             let activation = if far.is_some() { Activation::Identity } else { epilogue.activation };
-            match (epilogue.bias, epilogue.scale) {
-                (Bias::PerCol(bias), None) => {
-                    let bias = &bias[col..col + cols];
-                    finish(values, |i, value| value + bias[i], near, activation);
+            let (scale, bias) = match (epilogue.scale, epilogue.bias) {
+                (_, Bias::None) => (Operand::Same(T::one()), Operand::Same(T::neg_zero())),
+                (scale, Bias::PerRow(bias)) => {
+                    (Operand::Same(scale.map_or(T::one(), |scale| scale[row + i])), Operand::Same(bias[row + i]))
                 }
-                (Bias::PerCol(bias), Some(scale)) => {
-                    let (scale, bias) = (&scale[col..col + cols], &bias[col..col + cols]);
-                    finish(values, |i, value| value * scale[i] + bias[i], near, activation);
+                (scale, Bias::PerCol(bias)) => {
+                    let part = col..col + cols;
+                    let scale = scale.map_or(Operand::Same(T::one()), |scale| Operand::Each(&scale[part.clone()]));
+                    (scale, Operand::Each(&bias[part]))
                 }
-                (bias, scale) => {
-                    let scale = scale.map_or(T::one(), |scale| scale[row + i]);
-                    // Adding this zero changes nothing.
-                    let bias = if let Bias::PerRow(bias) = bias { bias[row + i] } else { T::neg_zero() };
-                    finish(values, |_, value| value * scale + bias, near, activation);
-                }
-            }
+            };
+            let near = near.map_or(Operand::Same(T::neg_zero()), Operand::Each);
+            activate(values, [scale, bias, near], activation);
             if let Some(part) = far {
                 let steps = part.data().iter().step_by(part.col_stride().max(1));
                 values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
-                finish(values, |_, value| value, None, epilogue.activation);
+                let nothing = [T::one(), T::neg_zero(), T::neg_zero()].map(Operand::Same);
+                activate(values, nothing, epilogue.activation);
             }
         }
     }
 }
 
-/// Replaces every value by activation(`sum(i, value)` + residual).
-#[inline(always)]
-fn finish<T: Element>(
-    values: &mut [T],
-    sum: impl Fn(usize, T) -> T,
-    residual: Option<&[T]>,
-    activation: Activation<T>,
-) {
-    match residual {
-        None => activate(values, sum, activation),
-        Some(residual) => activate(values, |i, value| sum(i, value) + residual[i], activation),
+/// Elements that are computed together: blocks of a length that the compiler knows cost far less than any length where rows are
+/// as short as those of a tile.
+const BLOCK: usize = 16;
+
+/// What goes into a value besides itself.
+#[derive(Clone, Copy)]
+enum Operand<'a, T> {
+    /// The same for all values of a row.
+    Same(T),
+    /// One for each.
+    Each(&'a [T]),
+}
+
+impl<T: Element> Operand<'_, T> {
+    #[inline(always)]
+    fn block(&self, start: usize) -> [T; BLOCK] {
+        match self {
+            Operand::Same(value) => [*value; BLOCK],
+            Operand::Each(values) => std::array::from_fn(|i| values[start..start + BLOCK][i]),
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, i: usize) -> T {
+        match self {
+            Operand::Same(value) => *value,
+            Operand::Each(values) => values[i],
+        }
     }
 }
 
-/// Replaces every value by activation(`sum(i, value)`).
+/// Replaces every value by activation(value * scale + bias + residual). What is not there is a one or a negative zero, which
+/// change nothing.
 #[inline(always)]
-fn activate<T: Element>(values: &mut [T], sum: impl Fn(usize, T) -> T, activation: Activation<T>) {
+fn activate<T: Element>(values: &mut [T], operands: [Operand<'_, T>; 3], activation: Activation<T>) {
     match activation {
-        Activation::Identity => replace(values, sum),
-        Activation::Relu => replace(values, |i, value| {
-            let sum = sum(i, value);
-            if sum <= T::zero() { T::zero() } else { sum }
-        }),
-        Activation::Leaky(slope) => replace(values, |i, value| {
-            let sum = sum(i, value);
-            if sum > T::zero() { sum } else { slope * sum }
-        }),
-        Activation::Clamp { low, high } => replace(values, |i, value| {
-            let sum = sum(i, value);
+        Activation::Identity => replace(values, operands, |sum| sum),
+        Activation::Relu => replace(values, operands, |sum| if sum <= T::zero() { T::zero() } else { sum }),
+        Activation::Leaky(slope) => replace(values, operands, |sum| if sum > T::zero() { sum } else { slope * sum }),
+        Activation::Clamp { low, high } => replace(values, operands, |sum| {
             let limited = if sum < low { low } else { sum };
             if sum > high { high } else { limited }
         }),
         Activation::Map(f) => {
-            replace(values, sum);
+            replace(values, operands, |sum| sum);
             f(values);
         }
     }
 }
 
 #[inline(always)]
-fn replace<T: Element>(values: &mut [T], f: impl Fn(usize, T) -> T) {
-    values.iter_mut().enumerate().for_each(|(i, value)| *value = f(i, *value));
+fn replace<T: Element>(values: &mut [T], operands: [Operand<'_, T>; 3], f: impl Fn(T) -> T) {
+    let (blocks, rest) = values.as_chunks_mut::<BLOCK>();
+    let whole = blocks.len() * BLOCK;
+    for (block, values) in blocks.iter_mut().enumerate() {
+        let [scale, bias, residual] = operands.map(|operand| operand.block(block * BLOCK));
+        for i in 0..BLOCK {
+            values[i] = f(values[i] * scale[i] + bias[i] + residual[i]);
+        }
+    }
+    for (i, value) in rest.iter_mut().enumerate() {
+        let [scale, bias, residual] = operands.map(|operand| operand.at(whole + i));
+        *value = f(*value * scale + bias + residual);
+    }
 }

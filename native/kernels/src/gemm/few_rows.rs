@@ -54,6 +54,6 @@ fn columns<T: Element>(product: &Product<'_, T>, a: MatRef<'_, T>, b: MatRef<'_,
         }
     }
     if !product.epilogue.is_empty() {
-        product.epilogue.apply(0, col, c);
+        product.epilogue.apply(0, col, &mut c);
     }
 }
