@@ -60,6 +60,8 @@ struct Prepared {
 pub struct Chain {
     region: u64,
     arrays: Vec<NDArray>,
+    /// The first byte of each array and the size of its elements.
+    starts: Vec<(NonNull<u8>, usize)>,
     len: usize,
     block: usize,
     /// The shapes that kernels see: of a block, and of the last one.
@@ -113,7 +115,8 @@ impl Chain {
         };
         let calls = calls.iter().map(|c| prepare(c, &place)).collect::<Result<_>>()?;
         let shapes = [block.min(len), len - (len.saturating_sub(1) / block * block)].map(|n| Shape::new(&[n as i64]));
-        Ok(Chain { region: region.id, arrays, len, block, shapes, scratch_bytes, calls })
+        let starts = arrays.iter().map(|array| (start(array), array.dtype().size())).collect();
+        Ok(Chain { region: region.id, arrays, starts, len, block, shapes, scratch_bytes, calls })
     }
 
     /// Elements of every array.
@@ -192,6 +195,9 @@ fn prepare(call: &ChainCall, place: &dyn Fn(&Operand) -> Result<Place>) -> Resul
     Ok(Prepared { ins, outs })
 }
 
+/// Neighbouring blocks that one thread computes one after the other, so that it knows which one it needs next.
+const STRETCH: usize = 8;
+
 /// A run of a chain: hands out each block once.
 pub struct Blocks<'c> {
     chain: &'c Chain,
@@ -199,16 +205,19 @@ pub struct Blocks<'c> {
 }
 
 impl<'c> Blocks<'c> {
-    /// Number of blocks.
-    pub fn count(&self) -> usize {
-        self.chain.len.div_ceil(self.chain.block)
+    /// How often there is something to take.
+    pub fn stretches(&self) -> usize {
+        self.chain.len.div_ceil(self.chain.block * STRETCH)
     }
 
-    /// The next block that no one has taken.
-    pub fn take(&self) -> Option<Block<'_>> {
-        let first = self.next.fetch_add(1, Ordering::Relaxed).checked_mul(self.chain.block)?;
-        let range = first..(first + self.chain.block).min(self.chain.len);
-        (first < self.chain.len).then_some(Block { chain: self.chain, range, life: PhantomData })
+    /// The next blocks that no one has taken.
+    pub fn take(&self) -> Option<impl Iterator<Item = Block<'_>>> {
+        let Chain { len, block, .. } = *self.chain;
+        let first = self.next.fetch_add(1, Ordering::Relaxed).checked_mul(block * STRETCH)?;
+        let range = move |start: usize| start..(start + block).min(len);
+        let starts = (first..len).step_by(block).take(STRETCH);
+        (first < len)
+            .then(|| starts.map(move |start| Block { chain: self.chain, range: range(start), life: PhantomData }))
     }
 }
 
@@ -234,6 +243,7 @@ impl Block<'_> {
         if scratch.len() < chain.scratch_bytes || !(scratch.as_ptr() as usize).is_multiple_of(super::ALIGN) {
             return Err(Error::Internal("the working memory of a chain is too small".into()));
         }
+        self.fetch_ahead(call);
         let memory = NonNull::from(scratch).cast::<u8>();
         let len = self.range.len();
         let shape = &chain.shapes[usize::from(self.range.end == chain.len)];
@@ -253,6 +263,30 @@ impl Block<'_> {
         let ins = prepared.ins.iter().map(|(p, s)| In { view: view(p), array: None, shared_with: *s });
         let outs = prepared.outs.iter().map(|(p, r)| Out { view: view(p), req: *r, life: PhantomData });
         with_operands(ins, outs, |ins, outs| kernel(ins, outs))
+    }
+
+    /// Has the cache fetch a part of the arrays' next block, another one before each kernel: the memory works while they compute.
+    fn fetch_ahead(&self, call: usize) {
+        const LINE: usize = 64;
+        let Chain { len, block, ref calls, ref starts, .. } = *self.chain;
+        let next = self.range.end..(self.range.end + block).min(len);
+        for (first, size) in starts {
+            let lines = (next.len() * size).div_ceil(LINE);
+            for line in lines * call / calls.len()..lines * (call + 1) / calls.len() {
+                fetch(first.as_ptr().wrapping_add(next.start * size + line * LINE));
+            }
+        }
+    }
+}
+
+/// Has the first-level cache fetch the line of an address.
+#[inline(always)]
+fn fetch(_line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every such processor has the instruction, and it may be given any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(_line.cast()) };
     }
 }
 
@@ -286,12 +320,12 @@ mod tests {
         let chain = Chain::new(&region, vec![a, b.clone()], &calls, 64).unwrap();
         let mut guard = region.lock();
         let blocks = chain.blocks(&mut guard).unwrap();
-        assert_eq!((blocks.count(), chain.scratch_bytes()), (16, 256));
+        assert_eq!((blocks.stretches(), chain.scratch_bytes()), (2, 256));
         #[repr(align(64))]
         struct Memory([u8; 256]);
         let mut memory = Memory([0; 256]);
         let mut lens = Vec::new();
-        while let Some(mut block) = blocks.take() {
+        for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
             let twice = |ins: &[In<'_>], outs: &mut [Out<'_>]| {
                 let (x, y) = in_out::<f32, f32>(&ins[0], &mut outs[0])?;
                 match x {

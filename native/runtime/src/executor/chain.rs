@@ -12,9 +12,9 @@ use super::plan::{Kernel, Work};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::Entries;
 
-/// Elements of a block. The working memory of a chain fits the second-level cache and in part the first; smaller blocks cost more calls,
-/// and interrupt the streams from memory before the processor has learnt to fetch them ahead.
-const BLOCK: usize = 1 << 13;
+/// Elements of a block. The working memory of a chain and its arrays' blocks, this one and the next, fit the first-level cache;
+/// smaller blocks cost more calls.
+const BLOCK: usize = 1 << 10;
 
 /// A chain before its operands are checked.
 pub struct ChainDraft {

@@ -135,10 +135,11 @@ fn run_chain(
 ) -> Result<()> {
     let blocks = chain.blocks(guard)?;
     let failure = Mutex::new(None);
-    let threads = (kernels.len() * chain.len()).div_ceil(WORTH_A_THREAD).min(blocks.count()).min(par::num_threads());
+    let threads =
+        (kernels.len() * chain.len()).div_ceil(WORTH_A_THREAD).min(blocks.stretches()).min(par::num_threads());
     par::parallel_for(threads, |_| {
         par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
-            while let Some(mut block) = blocks.take() {
+            for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
                 for (i, kernel) in kernels.iter().enumerate() {
                     let run = |ins: &[In<'_>], outs: &mut [Out<'_>]| kernel.run(is_train, context, ins, outs);
                     if let Err(error) = block.call(i, scratch, run) {
