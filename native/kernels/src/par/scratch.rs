@@ -21,10 +21,10 @@ macro_rules! plain {
 }
 plain!(u8 i8 u16 i16 u32 i32 u64 i64 usize isize f32 f64 half::f16 half::bf16);
 
-/// Zero-initialised bytes, aligned to 64.
+/// Zero-initialised bytes, aligned to 64. Their number stands in a line before them, so that this is a single pointer: a wider value
+/// that was just written and is read again would wait until everything written before it has left the processor.
 struct Block {
     start: NonNull<u8>,
-    layout: Layout,
 }
 
 // SAFETY: the block owns its memory.
@@ -34,19 +34,41 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn new(bytes: usize) -> Block {
-        let Ok(layout) = Layout::from_size_align(bytes.max(ALIGN), ALIGN) else {
+        let Some(layout) = Block::layout(bytes) else {
             panic!("a working buffer of {bytes} bytes exceeds the address space");
         };
         // SAFETY: the layout has a size of at least ALIGN bytes.
-        let start = unsafe { alloc_zeroed(layout) };
-        Block { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), layout }
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        // SAFETY: the line before the bytes has room for their number and is aligned to 64.
+        unsafe {
+            memory.cast::<usize>().write(bytes);
+            Block { start: memory.add(ALIGN) }
+        }
+    }
+
+    /// That of `bytes` bytes and the line before them.
+    fn layout(bytes: usize) -> Option<Layout> {
+        Layout::from_size_align(bytes.checked_add(ALIGN)?, ALIGN).ok()
+    }
+
+    /// The line before the bytes, and their number.
+    fn memory(&self) -> (NonNull<u8>, usize) {
+        // SAFETY: `new` wrote the number there.
+        unsafe {
+            let memory = self.start.sub(ALIGN);
+            (memory, memory.cast::<usize>().read())
+        }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        let (memory, bytes) = self.memory();
+        if let Some(layout) = Block::layout(bytes) {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(memory.as_ptr(), layout) }
+        }
     }
 }
 
@@ -99,7 +121,7 @@ pub fn with_scratch<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R
     let bytes = len.saturating_mul(size_of::<T>());
     // Without thread-local storage, that is while the thread ends, the buffer is used once.
     let free = FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten();
-    let block = free.filter(|block| block.layout.size() >= bytes).unwrap_or_else(|| Block::new(bytes));
+    let block = free.filter(|block| block.memory().1 >= bytes).unwrap_or_else(|| Block::new(bytes));
     // SAFETY: the block has room for `len` aligned elements, was initialised when it was allocated, every bit pattern is
     // a `T`, and this call owns it.
     let result = f(unsafe { std::slice::from_raw_parts_mut(block.start.as_ptr().cast(), len) });
