@@ -45,7 +45,7 @@ pub fn ctc_loss<T: Real>(
             let (logs, exps) = work.split_at_mut(plane);
             for (t, logs) in logs.chunks_exact_mut(s.classes.max(1)).enumerate() {
                 let x = &x[(t * s.batch + n) * s.classes..][..s.classes];
-                row::forward(true, T::Acc::one(), T::Acc::one(), x, exps, logs);
+                row::forward(true, T::Acc::one(), T::Acc::one(), x, &[], exps, logs);
             }
             let grad = if row_len == plane { Some(grad) } else { None };
             loss[0] = sequence::<T>(s, logs, &labels[n], lengths[n], grad).store();

@@ -37,7 +37,9 @@ pub fn softmax_forward<T: Real, O: Real>(
             let len = lengths.map_or(axis, |lengths| lengths.get(r).min(axis));
             y[len..].fill(O::default());
             with_scratch(row::scratch_len(axis), |exps| {
-                row::forward(log, sign, slope, &x[r * axis..r * axis + len], exps, &mut y[..len]);
+                let (x, ahead) = x[r * axis..].split_at(axis);
+                let ahead = &ahead[..axis.min(ahead.len())];
+                row::forward(log, sign, slope, &x[..len], ahead, exps, &mut y[..len]);
             });
         });
     }

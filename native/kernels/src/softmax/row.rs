@@ -2,6 +2,7 @@
 
 use super::SoftmaxKind;
 use crate::float::{Accum, Real};
+use crate::simd::prefetch;
 use num_traits::{Float, One, Zero};
 
 /// Elements that are computed side by side.
@@ -16,18 +17,24 @@ pub(crate) fn scratch_len(axis: usize) -> usize {
 
 crate::simd::per_isa! {
     /// Computes the softmax of `sign * slope * x`, or its logarithm, into `y`. `slope` is not negative; `exps` is working
-    /// memory of `scratch_len` elements.
+    /// memory of `scratch_len` elements. `ahead` and `y` are fetched into the cache meanwhile.
     pub(crate) fn forward<T: Real, O: Real>(
         log: bool,
         sign: T::Acc,
         slope: T::Acc,
         x: &[T],
+        ahead: &[T],
         exps: &mut [T::Acc],
         y: &mut [O]
     ) {
         let max = max(x, sign);
         let shifted = |x: &T| (T::Acc::of(*x) * sign - max) * slope;
-        let sum = exp_sum(x, shifted, |block, start| exps[start..start + BLOCK].copy_from_slice(block));
+        let sum = exp_sum(x, shifted, |block, start| {
+            exps[start..start + BLOCK].copy_from_slice(block);
+            let part = |len: usize| start.min(len)..(start + BLOCK).min(len);
+            prefetch(&ahead[part(ahead.len())]);
+            prefetch(&y[part(y.len())]);
+        });
         if log {
             let log = sum.ln();
             y.iter_mut().zip(x).for_each(|(y, x)| *y = (shifted(x) - log).store());
