@@ -303,6 +303,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
     ) {
         let (nr, mr, plane, cols) = (self.kernel.nr(), self.kernel.mr(), self.geometry.plane(), c.cols());
         let source = self.source(part, place.images.start, part.pixel + place.first);
+        // With few rows there is too little time for it.
+        let next = next.filter(|_| part.rows.len() > self.channels);
         let mut ahead = next.into_iter().flat_map(|next| {
             let source = self.source(part, next.images.start, part.pixel + next.first);
             source.chunks(plane).map(|channel| &channel[..next.cols])

@@ -135,10 +135,6 @@ crate::simd::per_isa! {
     }
 }
 
-/// Elements that are computed together: blocks of a length that the compiler knows cost far less than any length where rows are
-/// as short as those of a tile.
-const BLOCK: usize = 16;
-
 /// What goes into a value besides itself.
 #[derive(Clone, Copy)]
 enum Operand<'a, T> {
@@ -146,24 +142,6 @@ enum Operand<'a, T> {
     Same(T),
     /// One for each.
     Each(&'a [T]),
-}
-
-impl<T: Element> Operand<'_, T> {
-    #[inline(always)]
-    fn block(&self, start: usize) -> [T; BLOCK] {
-        match self {
-            Operand::Same(value) => [*value; BLOCK],
-            Operand::Each(values) => std::array::from_fn(|i| values[start..start + BLOCK][i]),
-        }
-    }
-
-    #[inline(always)]
-    fn at(&self, i: usize) -> T {
-        match self {
-            Operand::Same(value) => *value,
-            Operand::Each(values) => values[i],
-        }
-    }
 }
 
 /// Replaces every value by activation(value * scale + bias + residual). What is not there is a one or a negative zero, which
@@ -187,16 +165,34 @@ fn activate<T: Element>(values: &mut [T], operands: [Operand<'_, T>; 3], activat
 
 #[inline(always)]
 fn replace<T: Element>(values: &mut [T], operands: [Operand<'_, T>; 3], f: impl Fn(T) -> T) {
-    let (blocks, rest) = values.as_chunks_mut::<BLOCK>();
-    let whole = blocks.len() * BLOCK;
-    for (block, values) in blocks.iter_mut().enumerate() {
-        let [scale, bias, residual] = operands.map(|operand| operand.block(block * BLOCK));
-        for i in 0..BLOCK {
-            values[i] = f(values[i] * scale[i] + bias[i] + residual[i]);
+    use Operand::{Each, Same};
+    // Nothing is added that is not there where rows are long, as the pixels of a channel are.
+    match operands {
+        [Same(scale), Same(bias), Same(_)] => with_others(values, [], |value, []| f(value * scale + bias)),
+        [Same(scale), Same(bias), Each(residual)] => {
+            with_others(values, [residual], |value, [residual]| f(value * scale + bias + residual));
         }
+        [Same(_), Each(bias), Same(_)] => with_others(values, [bias], |value, [bias]| f(value + bias)),
+        [Same(_), Each(bias), Each(residual)] => {
+            with_others(values, [bias, residual], |value, [bias, residual]| f(value + bias + residual));
+        }
+        [Each(scale), Each(bias), Same(_)] => {
+            with_others(values, [scale, bias], |value, [scale, bias]| f(value * scale + bias));
+        }
+        [Each(scale), Each(bias), Each(residual)] => {
+            with_others(values, [scale, bias, residual], |value, [scale, bias, x]| f(value * scale + bias + x));
+        }
+        // A factor for each value has its bias.
+        [Each(_), Same(_), _] => {}
     }
-    for (i, value) in rest.iter_mut().enumerate() {
-        let [scale, bias, residual] = operands.map(|operand| operand.at(whole + i));
-        *value = f(*value * scale + bias + residual);
+}
+
+/// `f` of every value and its others. The length that all have in common lets the compiler use vectors.
+#[inline(always)]
+fn with_others<T: Element, const N: usize>(values: &mut [T], others: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
+    let len = values.len();
+    let others = others.map(|other| &other[..len]);
+    for i in 0..len {
+        values[i] = f(values[i], others.map(|other| other[i]));
     }
 }
