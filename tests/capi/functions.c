@@ -48,16 +48,16 @@ static void functions_write_arrays(void) {
   OK(MXNDArrayFree(index));
 }
 
-/* A picture of two pixels in BMP, a blue, green, red (10, 20, 30) and a (40, 50, 60) one; it is full of zeros. */
+/* A picture of two pixels in BMP, a blue, green, red (10, 20, 30) and a (40, 50, 60) one, and four bytes behind them; it is full of zeros. */
 static size_t picture(unsigned char *bmp) {
-  memset(bmp, 0, 62);
-  bmp[0] = 'B', bmp[1] = 'M', bmp[2] = 62, bmp[10] = 54, bmp[14] = 40, bmp[18] = 2, bmp[22] = 1, bmp[26] = 1, bmp[28] = 24;
+  memset(bmp, 0, 66);
+  bmp[0] = 'B', bmp[1] = 'M', bmp[2] = 66, bmp[10] = 54, bmp[14] = 40, bmp[18] = 2, bmp[22] = 1, bmp[26] = 1, bmp[28] = 24;
   for (int i = 0; i < 6; i++) bmp[54 + i] = (unsigned char)(10 + 10 * i);
-  return 62;
+  return 66;
 }
 
 static void pictures_in_memory_are_decoded(void) {
-  unsigned char bmp[62];
+  unsigned char bmp[66];
   float numbers[] = {0, 0, 0, 0, 0, 3, (float)picture(bmp)};
   char key[] = "str_img", *keys[] = {key}, *values[] = {(char *)bmp};
   FunctionHandle decode = function_named("_imdecode");
