@@ -1,4 +1,4 @@
-//! Times the elementwise, reduction, movement and sorting kernels: `cargo run --release --example elementwise_bench`.
+//! Times the elementwise, reduction, movement and sorting kernels: `cargo run --release -p ferromx-kernels --example elementwise_bench`.
 //! The number of threads is that of the environment variable `OMP_NUM_THREADS`.
 
 use ferromx_kernels::map::{Src, map};

@@ -1,5 +1,5 @@
-//! Times an LSTM over sequences: `cargo run --release --example rnn_bench [THREADS]`. Prints milliseconds of the forward pass, and of
-//! both passes, the best of several.
+//! Times an LSTM over sequences: `cargo run --release -p ferromx-kernels --example rnn_bench [THREADS]`. Prints milliseconds of the
+//! forward pass, and of both passes, the best of several.
 
 #![allow(clippy::print_stdout)]
 
