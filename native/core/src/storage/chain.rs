@@ -281,13 +281,15 @@ impl Block<'_> {
 
 /// Has the first-level cache fetch the line of an address.
 #[inline(always)]
-fn fetch(_line: *const u8) {
+fn fetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: every such processor has the instruction, and it may be given any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(_line.cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 impl std::fmt::Debug for Chain {

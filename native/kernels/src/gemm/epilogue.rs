@@ -112,78 +112,78 @@ crate::simd::per_isa! {
                 part => (None, part),
             };
             let activation = if far.is_some() { Activation::Identity } else { epilogue.activation };
-            let (scale, bias) = match (epilogue.scale, epilogue.bias) {
-                (_, Bias::None) => (Operand::Same(T::one()), Operand::Same(T::neg_zero())),
-                (scale, Bias::PerRow(bias)) => {
-                    (Operand::Same(scale.map_or(T::one(), |scale| scale[row + i])), Operand::Same(bias[row + i]))
-                }
-                (scale, Bias::PerCol(bias)) => {
+            let line = match (epilogue.bias, epilogue.scale) {
+                (Bias::PerCol(bias), scale) => {
                     let part = col..col + cols;
-                    let scale = scale.map_or(Operand::Same(T::one()), |scale| Operand::Each(&scale[part.clone()]));
-                    (scale, Operand::Each(&bias[part]))
+                    Line::Each(scale.map(|scale| &scale[part.clone()]), &bias[part])
                 }
+                (Bias::PerRow(bias), scale) => Line::Same(scale.map_or(T::one(), |scale| scale[row + i]), bias[row + i]),
+                (Bias::None, _) => Line::nothing(),
             };
-            let near = near.map_or(Operand::Same(T::neg_zero()), Operand::Each);
-            activate(values, [scale, bias, near], activation);
+            activate(values, line, near, activation);
             if let Some(part) = far {
                 let steps = part.data().iter().step_by(part.col_stride().max(1));
                 values.iter_mut().zip(steps).for_each(|(value, &x)| *value = *value + x);
-                let nothing = [T::one(), T::neg_zero(), T::neg_zero()].map(Operand::Same);
-                activate(values, nothing, epilogue.activation);
+                activate(values, Line::nothing(), None, epilogue.activation);
             }
         }
     }
 }
 
-/// What goes into a value besides itself.
+/// Factor and bias of the values of a row.
 #[derive(Clone, Copy)]
-enum Operand<'a, T> {
-    /// The same for all values of a row.
-    Same(T),
-    /// One for each.
-    Each(&'a [T]),
+enum Line<'a, T> {
+    /// The same for all.
+    Same(T, T),
+    /// One for each; there may be no factors.
+    Each(Option<&'a [T]>, &'a [T]),
 }
 
-/// Replaces every value by activation(value * scale + bias + residual). What is not there is a one or a negative zero, which
-/// change nothing.
+impl<T: Element> Line<'_, T> {
+    /// What changes no value.
+    fn nothing() -> Self {
+        Line::Same(T::one(), T::neg_zero())
+    }
+}
+
+/// Replaces every value by activation(value * factor + bias + residual).
 #[inline(always)]
-fn activate<T: Element>(values: &mut [T], operands: [Operand<'_, T>; 3], activation: Activation<T>) {
+fn activate<T: Element>(values: &mut [T], line: Line<'_, T>, residual: Option<&[T]>, activation: Activation<T>) {
     match activation {
-        Activation::Identity => replace(values, operands, |sum| sum),
-        Activation::Relu => replace(values, operands, |sum| if sum <= T::zero() { T::zero() } else { sum }),
-        Activation::Leaky(slope) => replace(values, operands, |sum| if sum > T::zero() { sum } else { slope * sum }),
-        Activation::Clamp { low, high } => replace(values, operands, |sum| {
+        Activation::Identity => replace(values, line, residual, |sum| sum),
+        Activation::Relu => replace(values, line, residual, |sum| if sum <= T::zero() { T::zero() } else { sum }),
+        Activation::Leaky(slope) => {
+            replace(values, line, residual, |sum| if sum > T::zero() { sum } else { slope * sum });
+        }
+        Activation::Clamp { low, high } => replace(values, line, residual, |sum| {
             let limited = if sum < low { low } else { sum };
             if sum > high { high } else { limited }
         }),
         Activation::Map(f) => {
-            replace(values, operands, |sum| sum);
+            replace(values, line, residual, |sum| sum);
             f(values);
         }
     }
 }
 
+/// Replaces every value by `f` of the sum. There is a loop for everything that may be there, since nothing else is to be read.
 #[inline(always)]
-fn replace<T: Element>(values: &mut [T], operands: [Operand<'_, T>; 3], f: impl Fn(T) -> T) {
-    use Operand::{Each, Same};
-    // Nothing is added that is not there where rows are long, as the pixels of a channel are.
-    match operands {
-        [Same(scale), Same(bias), Same(_)] => with_others(values, [], |value, []| f(value * scale + bias)),
-        [Same(scale), Same(bias), Each(residual)] => {
-            with_others(values, [residual], |value, [residual]| f(value * scale + bias + residual));
+fn replace<T: Element>(values: &mut [T], line: Line<'_, T>, residual: Option<&[T]>, f: impl Fn(T) -> T) {
+    match (line, residual) {
+        (Line::Same(scale, bias), None) => with_others(values, [], |value, []| f(value * scale + bias)),
+        (Line::Same(scale, bias), Some(residual)) => {
+            with_others(values, [residual], |value, [x]| f(value * scale + bias + x));
         }
-        [Same(_), Each(bias), Same(_)] => with_others(values, [bias], |value, [bias]| f(value + bias)),
-        [Same(_), Each(bias), Each(residual)] => {
-            with_others(values, [bias, residual], |value, [bias, residual]| f(value + bias + residual));
+        (Line::Each(None, bias), None) => with_others(values, [bias], |value, [bias]| f(value + bias)),
+        (Line::Each(None, bias), Some(residual)) => {
+            with_others(values, [bias, residual], |value, [bias, x]| f(value + bias + x));
         }
-        [Each(scale), Each(bias), Same(_)] => {
+        (Line::Each(Some(scale), bias), None) => {
             with_others(values, [scale, bias], |value, [scale, bias]| f(value * scale + bias));
         }
-        [Each(scale), Each(bias), Each(residual)] => {
+        (Line::Each(Some(scale), bias), Some(residual)) => {
             with_others(values, [scale, bias, residual], |value, [scale, bias, x]| f(value * scale + bias + x));
         }
-        // A factor for each value has its bias.
-        [Each(_), Same(_), _] => {}
     }
 }
 

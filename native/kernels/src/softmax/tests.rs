@@ -66,8 +66,8 @@ fn check<T: Real>(tolerance: f64) {
         let g: Vec<T> = random(s.len(), 2).iter().map(|x| T::from_f64(*x)).collect();
         let lengths: Vec<i32> = (0..s.outer * s.inner).map(|i| (i * 5 % (s.axis + 3)) as i32 - 1).collect();
         let longs: Vec<i64> = lengths.iter().map(|&l| i64::from(l)).collect();
-        for (kind, lengths, temperature) in KINDS.iter().flat_map(|k| [(*k, None, 1.0), (*k, Some(&lengths[..]), 2.5)])
-        {
+        let settings = |k: &SoftmaxKind| [(*k, None, 1.0), (*k, Some(&lengths[..]), 2.5), (*k, None, -2.5)];
+        for (kind, lengths, temperature) in KINDS.iter().flat_map(settings) {
             let what = format!("{kind:?} of {s:?} with {lengths:?}");
             let given = lengths.map(|l| if s.axis % 2 == 0 { Lengths::I32(l) } else { Lengths::I64(&longs) });
             let (mut y, mut x_grad) = (vec![T::from_f64(9.0); s.len()], vec![T::from_f64(9.0); s.len()]);
@@ -183,5 +183,20 @@ fn threads_do_not_change_bits() {
             (y, grad, loss)
         };
         assert!(run(1) == run(2));
+    }
+}
+
+#[test]
+fn negative_temperatures_do_not_overflow() {
+    let x = [-100.0f32, 0.0, 100.0];
+    for (outer, inner) in [(1, 1), (1, 3)] {
+        let s = SoftmaxShape { outer, axis: 3, inner };
+        let x: Vec<f32> = x.iter().flat_map(|x| vec![*x; inner]).collect();
+        let want = |one: usize| (0..3 * inner).map(|i| f32::from(u8::from(i / inner == one))).collect::<Vec<_>>();
+        let mut y = vec![9.0f32; x.len()];
+        softmax_forward(s, SoftmaxKind::Softmax, -0.5, None, &x, &mut y);
+        assert_eq!(y, want(0));
+        softmax_forward(s, SoftmaxKind::Softmin, -0.5, None, &x, &mut y);
+        assert_eq!(y, want(2));
     }
 }
