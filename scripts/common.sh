@@ -21,6 +21,7 @@ need_tools() {
   need cc "Install a C compiler, for example the package gcc."
   java_command >/dev/null
   command -v mvn >/dev/null || command -v sbt >/dev/null || fail "Maven and sbt are missing. Install one of them, for example the package maven."
+  tools=$(rustc -vV && "${CC:-cc}" --version && "$(java_command)" -version 2>&1)
 }
 
 java_command() {
@@ -51,13 +52,24 @@ logged() {
   fi
 }
 
-# changed STAMP PATH... : whether a file under the paths is newer than the stamp, build products aside.
-changed() {
-  local stamp=$1
-  shift
-  [[ ! -f $stamp ]] && return 0
-  [[ -n $(find "$@" \( -name target -o -name .bsp \) -prune -o -type f -newer "$stamp" -print -quit) ]]
+# The compilers' versions, read once: what was built or tested with others is built and tested again.
+tools=
+
+# fingerprint WORD... PATH... : a line that is another one when a word, a file under the paths or a compiler is. Words begin with a
+# dash; build products and hidden folders are left out.
+fingerprint() {
+  local words=() paths=()
+  for word in "$@"; do
+    if [[ $word == -* ]]; then words+=("$word"); else paths+=("$word"); fi
+  done
+  {
+    printf '%s\n' "$tools" "${words[@]}"
+    find "${paths[@]}" -type d \( -name target -o -name '.?*' \) -prune -o -type f -exec cksum {} + | LC_ALL=C sort -k 3
+  } | cksum
 }
+
+# What made the library that users get.
+readonly library="target/release/libmxnet.so target/release/ops.jsonl"
 
 # The optimised library and the metadata of its operators.
 build_native() {
@@ -65,24 +77,32 @@ build_native() {
   logged native cargo build --release -p libmxnet
   target/release/dump_ops target/release/libmxnet.so target/release/ops.jsonl
 }
+# The jar that `publishLocal` wrote, by its own words.
+published_jar() {
+  sed -nE 's/.*published .* to (.*\/jars\/.*\.jar)$/\1/p' "$logs/scala.log" | tail -1
+}
 
-# The Scala library as a jar with the native library inside, in the local repository.
+# The Scala library as a jar with the native library inside, in the local repository. All clones publish to the same place, so that
+# the jar there must be this one's too.
 publish_library() {
-  local stamp=build/published.stamp
-  if changed "$stamp" target/release/libmxnet.so target/release/ops.jsonl codegen jvm scripts; then
+  local made=build/published now
+  # shellcheck disable=SC2086 # a list of paths
+  now=$(fingerprint $library codegen jvm scripts/sbt)
+  if [[ ! -f $made || $(<"$made") != "$now $(cksum "$(published_jar)" 2>/dev/null)" ]]; then
     say "Building the Scala library (a few minutes the first time)"
     logged scala in_folder jvm publishLocal
-    touch "$stamp"
+    echo "$now $(cksum "$(published_jar)")" >"$made"
   fi
 }
 
 compile_example() {
-  local stamp=build/example.stamp
-  if changed "$stamp" build/published.stamp examples; then
+  local made=build/example now
+  now=$(fingerprint build/published examples/lenet scripts/sbt)
+  if [[ ! -f $made || $(<"$made") != "$now" ]]; then
     say "Compiling the example"
     logged example in_folder examples/lenet compile "export Runtime/fullClasspath"
     grep -E '\.jar' "$logs/example.log" | tail -1 >build/lenet.classpath
-    touch "$stamp"
+    echo "$now" >"$made"
   fi
 }
 
