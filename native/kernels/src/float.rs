@@ -2,6 +2,7 @@
 
 use crate::map::{Load, Store};
 use crate::par::{Plain, with_scratch};
+use crate::simd::square::SquareElement;
 use crate::simd::window::WindowElement;
 use ferromx_core::dtype::{Element, bf16, f16};
 use num_traits::{Float, NumAssign};
@@ -15,7 +16,7 @@ pub trait Real: Element + Plain + Load<Self::Acc> + Store<Self::Acc> {
 }
 
 /// A type to compute in: `f32` or `f64`.
-pub trait Accum: Real<Acc = Self> + WindowElement + Float + NumAssign + Sum {
+pub trait Accum: Real<Acc = Self> + WindowElement + SquareElement + Float + NumAssign + Sum {
     /// The value of an element, rounded if the element is wider.
     fn of<T: Element>(x: T) -> Self;
     /// Rounds to an element type.

@@ -1,4 +1,7 @@
 //! Depthwise convolution: every channel has a kernel of its own, and there is nothing for a matrix product to do.
+//!
+//! Kernels of 3 x 3 taps read the planes where they are, if the processor has the instructions for that; all others are computed
+//! in working memory.
 
 use super::backward_data::{Few, phases};
 use super::geometry::Geometry;
@@ -7,6 +10,7 @@ use super::{ConvEpilogue, ConvShape};
 use crate::float::Accum;
 use crate::par::{MatMut, parallel_blocks, with_scratch};
 use crate::simd::prefetch;
+use crate::simd::square::{Square, SquareKernels};
 
 /// Multiply-adds that are worth a chunk of parallel work.
 const CHUNK_WORK: usize = 1 << 17;
@@ -103,7 +107,22 @@ crate::simd::per_isa! {
     }
 }
 
-/// The planes of a depthwise convolution.
+/// The planes and kernels of a convolution of 3 x 3 taps that is computed where the planes are.
+fn in_place<T: Accum>(geometry: &Geometry) -> Option<(Square, &'static SquareKernels<T>)> {
+    let ([depth, tall, step], first) = (geometry.step, geometry.taps.first()?);
+    let neighbours = (0..9).map(|t| [first[0], first[1] + t / 3, first[2] + t % 3]).eq(geometry.taps.iter().copied());
+    let flat = first[0] == 0 && [geometry.grid[0], geometry.source[0], depth] == [1; 3];
+    let square = Square {
+        source: [geometry.source[1], geometry.source[2]],
+        grid: [geometry.grid[1], geometry.grid[2]],
+        origin: [first[1], first[2]],
+        step,
+    };
+    let kernels = T::square_kernels()?;
+    (neighbours && flat && tall == step && step <= 2).then_some((square, kernels))
+}
+
+/// The planes of a depthwise convolution that are laid out in working memory.
 struct Planes<'a> {
     layout: Layout<'a>,
     /// Whether [`weigh_square`] computes them.
@@ -148,10 +167,24 @@ pub(super) fn forward<T: Accum>(
     output: &mut [T],
 ) {
     let geometry = shape.windows();
-    let planes = Planes::new(&geometry);
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
-    let (len, computed) = (planes.layout.len(), computed(&planes.layout));
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
+    if let Some((square, kernels)) = in_place(&geometry) {
+        return parallel_blocks(out, (CHUNK_WORK / (pixels * taps)).max(1), pixels, |first, _, mut out| {
+            for i in 0..out.rows() {
+                let (row, channel) = (first + i, (first + i) % shape.in_channels);
+                prefetch(next_planes(input, plane, row + 1, 1));
+                let own = weights[channel * taps..].first_chunk().expect("nine taps");
+                let finish = epilogue.finish(channel);
+                (kernels.weigh)(&square, own, &input[row * plane..(row + 1) * plane], finish, out.row_mut(i));
+                if finish.is_none() && !epilogue.is_empty() {
+                    epilogue.apply(shape, pixels, row, 0, &mut out.block(i, 0, 1, pixels));
+                }
+            }
+        });
+    }
+    let planes = Planes::new(&geometry);
+    let (len, computed) = (planes.layout.len(), computed(&planes.layout));
     parallel_blocks(out, grain(&planes.layout, taps), pixels, |first, _, mut out| {
         let together = (TOGETHER / (len + computed)).clamp(1, out.rows());
         with_scratch(together * len + computed, |buffer: &mut [T]| {
@@ -179,11 +212,29 @@ pub(super) fn forward<T: Accum>(
 /// The gradient of the input.
 pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
     let phases = phases(shape);
-    let planes: Few<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
+    let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, plane);
+    if let [phase] = &phases[..]
+        && let Some((square, kernels)) = in_place(&phase.geometry)
+    {
+        return parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
+            for i in 0..out.rows() {
+                let (at, channel) = (first + i, (first + i) % shape.in_channels);
+                prefetch(next_planes(output_grad, out_plane, at + 1, 1));
+                let own = std::array::from_fn(|t| weights[channel * taps + phase.taps[t]]);
+                (kernels.weigh)(
+                    &square,
+                    &own,
+                    &output_grad[at * out_plane..(at + 1) * out_plane],
+                    None,
+                    out.row_mut(i),
+                );
+            }
+        });
+    }
+    let planes: Few<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let longest = planes.iter().map(|planes| planes.layout.len() + computed(&planes.layout)).max().unwrap_or(0);
     let grain = planes.iter().map(|planes| grain(&planes.layout, taps)).min().unwrap_or(1);
-    let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, plane);
     parallel_blocks(out, grain, plane, |first, _, mut out| {
         with_scratch(longest + taps, |buffer: &mut [T]| {
             let (own, buffer) = buffer.split_at_mut(taps);
@@ -215,10 +266,26 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
 /// The gradient of the weights.
 pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_grad: &[T], weights_grad: &mut [T]) {
     let geometry = shape.windows();
-    let layout = Layout::new(&geometry);
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
-    let grain = grain(&layout, shape.taps()).div_ceil(shape.batch.max(1));
     let out = MatMut::row_major(weights_grad, shape.out_channels, taps);
+    if let Some((square, kernels)) = in_place(&geometry) {
+        let grain = (CHUNK_WORK / (pixels * taps * shape.batch).max(1)).max(1);
+        return parallel_blocks(out, grain, taps, |first, _, mut out| {
+            for i in 0..out.rows() {
+                let mut sums = [T::zero(); 9];
+                for at in (0..shape.batch).map(|n| n * shape.in_channels + first + i) {
+                    let (source, grad) =
+                        (&input[at * plane..(at + 1) * plane], &output_grad[at * pixels..(at + 1) * pixels]);
+                    prefetch(next_planes(input, plane, at + shape.in_channels, 1));
+                    prefetch(next_planes(output_grad, pixels, at + shape.in_channels, 1));
+                    (kernels.correlate)(&square, source, grad, &mut sums);
+                }
+                out.row_mut(i).copy_from_slice(&sums);
+            }
+        });
+    }
+    let layout = Layout::new(&geometry);
+    let grain = grain(&layout, shape.taps()).div_ceil(shape.batch.max(1));
     parallel_blocks(out, grain, taps, |first, _, mut out| {
         with_scratch(layout.len() + computed(&layout), |buffer: &mut [T]| {
             let (padded, grads) = buffer.split_at_mut(layout.len());

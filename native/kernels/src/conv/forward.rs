@@ -7,6 +7,7 @@ use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::{Element, MicroKernel};
 use crate::simd::prefetch;
+use crate::simd::square::Finish;
 
 /// What is done to the output while it is in the cache: activation(output * scale + bias + residual).
 #[derive(Clone, Copy)]
@@ -62,6 +63,21 @@ impl<T: Accum> ConvEpilogue<'_, T> {
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.bias.is_none() && self.residual.is_none() && matches!(self.activation, Activation::Identity)
+    }
+
+    /// The same for outputs of a channel, unless it is more than that can say, or nothing.
+    pub(super) fn finish(&self, channel: usize) -> Option<Finish<T>> {
+        let (low, high) = match self.activation {
+            Activation::Identity => (T::neg_infinity(), T::infinity()),
+            Activation::Relu => (T::zero(), T::infinity()),
+            Activation::Clamp { low, high } if low <= high => (low, high),
+            _ => return None,
+        };
+        let (scale, bias) = (
+            self.scale.map_or(T::one(), |scale| scale[channel]),
+            self.bias.map_or(T::neg_zero(), |bias| bias[channel]),
+        );
+        (self.residual.is_none() && !self.is_empty()).then_some(Finish { scale, bias, low, high })
     }
 
     /// Applies it to a block of the output, whose rows are channels: it starts at row `row` of all channels of the

@@ -46,6 +46,10 @@ fn shapes() -> Vec<ConvShape> {
         plane([2, 3, 6, 9], [[5, 7], [3, 3], [1, 2], one, one]),
         plane([2, 6, 6, 6], [[5, 7], [3, 3], one, one, one]),
         plane([2, 3, 3, 3], [[9, 21], [3, 3], one, one, one]),
+        plane([2, 3, 3, 3], [[6, 40], [3, 3], [2, 2], one, one]),
+        plane([1, 2, 2, 2], [[3, 33], [3, 3], one, [2, 0], one]),
+        plane([1, 2, 2, 2], [[2, 34], [3, 3], [2, 2], [3, 5], one]),
+        plane([1, 2, 2, 2], [[1, 1], [3, 3], one, one, one]),
         plane([1, 2, 2, 2], [[7, 18], [5, 5], one, [1, 2], one]),
         plane([2, 3, 3, 3], [[9, 11], [3, 3], [2, 2], one, one]),
         plane([2, 3, 3, 3], [[9, 8], [5, 2], [3, 2], [2, 1], [1, 2]]),
@@ -223,16 +227,38 @@ fn epilogue_and_packed_weights() {
         let mut want = vec![0.0; s.output_len()];
         conv_forward(&s, &input, &weights, &ConvEpilogue::default(), &mut want);
         let scale: Vec<f32> = random(s.out_channels, 5).iter().map(|x| *x as f32).collect();
-        for (i, y) in want.iter_mut().enumerate() {
-            let channel = i / s.output_plane() % s.out_channels;
-            *y = (*y * scale[channel] + bias[channel] + residual[i]).max(0.0);
+        let clamp = Activation::Clamp { low: -0.25, high: 0.5 };
+        for (residual, activation) in [(Some(&residual[..]), Activation::Relu), (None, Activation::Relu), (None, clamp)]
+        {
+            let mut want = want.clone();
+            for (i, y) in want.iter_mut().enumerate() {
+                let channel = i / s.output_plane() % s.out_channels;
+                let sum = *y * scale[channel] + bias[channel] + residual.map_or(0.0, |residual| residual[i]);
+                *y = match activation {
+                    Activation::Relu => sum.max(0.0),
+                    _ => sum.clamp(-0.25, 0.5),
+                };
+            }
+            let epilogue = ConvEpilogue { scale: Some(&scale), bias: Some(&bias), residual, activation };
+            let packed = PackedConvWeights::new(&s, &weights);
+            let mut got = vec![7.0; s.output_len()];
+            conv_forward_packed(&s, &input, &packed, &epilogue, &mut got);
+            assert!(got == want, "{s:?}");
         }
-        let (scale, bias, residual) = (Some(&scale[..]), Some(&bias[..]), Some(&residual[..]));
-        let epilogue = ConvEpilogue { scale, bias, residual, activation: Activation::Relu };
-        let packed = PackedConvWeights::new(&s, &weights);
+    }
+}
+
+#[test]
+fn depthwise_keeps_nan() {
+    let s = plane([1, 2, 2, 2], [[4, 20], [3, 3], [1, 1], [1, 1], [1, 1]]);
+    let Case { mut input, weights, .. } = case::<f32>(&s);
+    input[25] = f32::NAN;
+    for activation in [Activation::Identity, Activation::Relu, Activation::Clamp { low: -1.0, high: 1.0 }] {
         let mut got = vec![7.0; s.output_len()];
-        conv_forward_packed(&s, &input, &packed, &epilogue, &mut got);
-        assert!(got == want, "{s:?}");
+        let epilogue = ConvEpilogue { bias: Some(&[0.5, 0.5]), activation, ..Default::default() };
+        conv_forward(&s, &input, &weights, &epilogue, &mut got);
+        let near = |i: usize| i / 20 <= 2 && (4..=6).contains(&(i % 20));
+        assert!(got.iter().enumerate().all(|(i, y)| y.is_nan() == near(i)), "{got:?}");
     }
 }
 

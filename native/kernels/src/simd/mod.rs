@@ -9,6 +9,7 @@ mod isa;
 pub mod microkernel;
 pub mod multiversion;
 mod portable;
+pub mod square;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 pub mod window;

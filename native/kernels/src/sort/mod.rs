@@ -85,7 +85,7 @@ pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Or
     check(src.len(), width, dst.len(), k);
     each_row(width, dst, k, |r, dst| {
         let row = &src[r * width..(r + 1) * width];
-        if k <= FEW {
+        if k <= FEW && width <= PART {
             return few_smallest(row, order, dst);
         }
         let first = if k * 8 <= width { smallest(row, k, order) } else { places(row, order) };
@@ -93,7 +93,7 @@ pub fn topk<T: SortKey, I: Element>(src: &[T], width: usize, k: usize, order: Or
     });
 }
 
-/// So few first elements are kept in order while a row is read.
+/// So few first elements of a row that is not long are kept in order while it is read.
 const FEW: usize = 16;
 
 /// The positions of the first elements in order, as many as `dst` takes, up to [`FEW`].
@@ -126,31 +126,93 @@ fn few_smallest<T: SortKey, I: Element>(row: &[T], order: Order, dst: &mut [I]) 
     }
 }
 
-/// The positions of the `k` first elements in order. A bound on the k-th key, tightened from time to time, lets most
-/// elements be passed over after one comparison.
+/// Elements of a part of a row that is worth a thread.
+const PART: usize = 1 << 16;
+
+/// The positions of the `k` first elements in order.
 fn smallest<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<u32> {
-    let room = (4 * k).max(1024);
-    let mut found: Vec<(T::Key, u32)> = Vec::with_capacity(room + 64);
-    let mut bound = None;
-    for (c, chunk) in row.chunks(64).enumerate() {
-        let keys = |x: &T| ordered(*x, order);
-        if let Some(bound) = bound {
-            // An element equal to the bound comes later than those found, so it is not among the first.
-            if !chunk.iter().fold(false, |any, x| any | (keys(x) < bound)) {
-                continue;
-            }
-        }
-        let hits = chunk.iter().enumerate().map(|(i, x)| (keys(x), (c * 64 + i) as u32));
-        found.extend(hits.filter(|hit| bound.is_none_or(|b| hit.0 < b)));
-        if found.len() > room {
-            found.select_nth_unstable(k.max(1) - 1);
-            found.truncate(k);
-            bound = found.iter().map(|f| f.0).max();
+    // The result does not depend on the parts: the order is that of distinct pairs.
+    let part = row.len().div_ceil(par::num_threads().min(row.len() / PART).max(1)).max(1);
+    let mut parts: Vec<Vec<Hit<T>>> = vec![Vec::new(); row.len().div_ceil(part)];
+    par::parallel_rows(&mut parts, 1, 1, |i, found| {
+        found[0] = smallest_of_part(&row[i * part..row.len().min((i + 1) * part)], k, order);
+        found[0].iter_mut().for_each(|hit| hit.1 += (i * part) as u32);
+    });
+    let mut found = parts.concat();
+    keep_first(&mut found, k);
+    found.sort_unstable();
+    found.into_iter().map(|hit| hit.1).collect()
+}
+
+/// The key of an element, and its position.
+type Hit<T> = (<T as SortKey>::Key, u32);
+
+/// The `k` first elements, in no particular order. A bound on the k-th key, tightened from time to time, lets most elements be
+/// passed over after one comparison.
+fn smallest_of_part<T: SortKey>(row: &[T], k: usize, order: Order) -> Vec<Hit<T>> {
+    let room = (2 * k).max(256);
+    let mut found: Vec<Hit<T>> = Vec::with_capacity(room + BLOCK);
+    let mut read = room.min(row.len());
+    found.extend(row[..read].iter().zip(0..).map(|(x, place)| (ordered(*x, order), place)));
+    loop {
+        keep_first(&mut found, k);
+        match found.iter().map(|hit| hit.0).max() {
+            Some(bound) if read < row.len() => read = gather(row, read, bound, order, room, &mut found),
+            _ => return found,
         }
     }
-    found.sort_unstable();
-    found.truncate(k);
-    found.into_iter().map(|f| f.1).collect()
+}
+
+/// Leaves the `k` first ones, in no particular order.
+fn keep_first<H: Ord>(found: &mut Vec<H>, k: usize) {
+    if found.len() > k {
+        found.select_nth_unstable(k - 1);
+        found.truncate(k);
+    }
+}
+
+/// Elements that are compared with a bound at a time.
+const BLOCK: usize = 64;
+
+crate::simd::per_isa! {
+    /// Adds the elements from `start` on that come before the bound, until there are `room` in all, and returns where it stopped.
+    /// An element equal to the bound comes later than those found, so it is not among the first.
+    fn gather<T: SortKey>(
+        row: &[T],
+        start: usize,
+        bound: T::Key,
+        order: Order,
+        room: usize,
+        found: &mut Vec<Hit<T>>
+    ) -> usize {
+        let (blocks, rest) = row[start..].as_chunks::<BLOCK>();
+        for (i, block) in blocks.iter().enumerate() {
+            if any_before(block, bound, order) {
+                let at = start + i * BLOCK;
+                for (parts, part) in block.as_chunks::<{ BLOCK / 4 }>().0.iter().enumerate() {
+                    if any_before(part, bound, order) {
+                        gather_each(part, at + parts * BLOCK / 4, bound, order, found);
+                    }
+                }
+                if found.len() >= room {
+                    return at + BLOCK;
+                }
+            }
+        }
+        gather_each(rest, row.len() - rest.len(), bound, order, found);
+        row.len()
+    }
+}
+
+#[inline(always)]
+fn any_before<T: SortKey, const N: usize>(block: &[T; N], bound: T::Key, order: Order) -> bool {
+    block.iter().fold(false, |any, x| any | (ordered(*x, order) < bound))
+}
+
+#[inline(always)]
+fn gather_each<T: SortKey>(part: &[T], at: usize, bound: T::Key, order: Order, found: &mut Vec<Hit<T>>) {
+    let hits = part.iter().zip(at as u32..).map(|(x, place)| (ordered(*x, order), place));
+    found.extend(hits.filter(|hit| hit.0 < bound));
 }
 
 #[track_caller]
