@@ -1,17 +1,15 @@
 //! Memory of arrays: pooled 64-byte aligned blocks, chunks with locks and versions, and checked typed views for kernels.
 //!
-//! This file is the only place of the crate with `unsafe`. What it promises to the rest: a kernel sees a mutable slice only of
+//! This file and those of its folder are the only place of the crate with `unsafe`. What it promises to the rest: a kernel sees a mutable slice only of
 //! memory that no other slice covers, memory is always initialised, and it stays alive while a view of it exists.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use parking_lot::lock_api::RawRwLock as _;
 use smallvec::SmallVec;
 
@@ -24,115 +22,15 @@ use crate::shape::Shape;
 mod chain;
 mod foreign;
 mod operands;
+pub mod pages;
+mod pool;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
 use foreign::Origin;
+use pool::POOL;
+pub use pool::{memory_in_use, release_cached_memory};
 
-/// Alignment of every block: a cache line, and the widest vector register.
-pub const ALIGN: usize = 64;
-
-/// Free blocks above this total are returned to the system.
-const MAX_CACHED: usize = 2 << 30;
-
-/// Two classes per power of two, from 64 bytes up.
-const CLASSES: usize = 2 * 48;
-
-struct Pool {
-    free: Mutex<[Vec<NonNull<u8>>; CLASSES]>,
-    cached: AtomicUsize,
-    in_use: AtomicUsize,
-}
-
-// SAFETY: the pointers are free blocks that nobody else refers to; the mutex hands each to one taker.
-unsafe impl Send for Pool {}
-// SAFETY: as above; all access goes through the mutex.
-unsafe impl Sync for Pool {}
-
-static POOL: Pool = Pool {
-    free: Mutex::new([const { Vec::new() }; CLASSES]),
-    cached: AtomicUsize::new(0),
-    in_use: AtomicUsize::new(0),
-};
-
-/// Size class and block size for a request: 64, 96, 128, 192, 256, ... bytes.
-fn class_of(bytes: usize) -> (usize, usize) {
-    let n = bytes.max(ALIGN);
-    let power = usize::BITS - 1 - n.leading_zeros();
-    let base = 1usize << power;
-    let index = 2 * (power as usize - 6);
-    if n == base {
-        (index, base)
-    } else if n <= base + base / 2 {
-        (index + 1, base + base / 2)
-    } else {
-        (index + 2, 2 * base)
-    }
-}
-
-impl Pool {
-    fn layout(size: usize) -> Result<Layout> {
-        // Large blocks start on a page, so that they do not share one with another block.
-        let align = if size >= 1 << 16 { 4096 } else { ALIGN };
-        Layout::from_size_align(size, align).map_err(|_| Error::OutOfMemory(size))
-    }
-
-    fn take(&self, bytes: usize) -> Result<NonNull<u8>> {
-        if bytes > isize::MAX as usize / 4 {
-            return Err(Error::OutOfMemory(bytes));
-        }
-        let (class, size) = class_of(bytes);
-        let reused = self.free.lock().get_mut(class).and_then(Vec::pop);
-        let block = match reused {
-            Some(block) => {
-                self.cached.fetch_sub(size, Ordering::Relaxed);
-                block
-            }
-            None => {
-                let layout = Self::layout(size)?;
-                // SAFETY: the layout has a size of at least 64 bytes.
-                NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(Error::OutOfMemory(bytes))?
-            }
-        };
-        self.in_use.fetch_add(size, Ordering::Relaxed);
-        Ok(block)
-    }
-
-    fn give(&self, block: NonNull<u8>, bytes: usize) {
-        let (class, size) = class_of(bytes);
-        self.in_use.fetch_sub(size, Ordering::Relaxed);
-        if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED {
-            self.cached.fetch_add(size, Ordering::Relaxed);
-            self.free.lock()[class].push(block);
-        } else {
-            Self::release(block, size);
-        }
-    }
-
-    fn release(block: NonNull<u8>, size: usize) {
-        if let Ok(layout) = Self::layout(size) {
-            // SAFETY: the block came from alloc_zeroed with this very layout, and nobody refers to it any more.
-            unsafe { dealloc(block.as_ptr(), layout) }
-        }
-    }
-}
-
-/// Returns all cached free blocks to the system.
-pub fn release_cached_memory() {
-    let mut free = POOL.free.lock();
-    for (class, blocks) in free.iter_mut().enumerate() {
-        let base = 1usize << (class / 2 + 6);
-        let size = if class % 2 == 0 { base } else { base + base / 2 };
-        for block in blocks.drain(..) {
-            POOL.cached.fetch_sub(size, Ordering::Relaxed);
-            Pool::release(block, size);
-        }
-    }
-}
-
-/// Bytes in blocks that arrays hold, and bytes in cached free blocks.
-pub fn memory_in_use() -> (usize, usize) {
-    (POOL.in_use.load(Ordering::Relaxed), POOL.cached.load(Ordering::Relaxed))
-}
+pub use pages::ALIGN;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -764,15 +662,6 @@ pub fn from_bytes<T: Element>(bytes: &[u8]) -> Result<&[T]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn size_classes_cover_their_requests() {
-        for bytes in [0, 1, 64, 65, 96, 97, 128, 1000, 1 << 20, (1 << 20) + 1, (3 << 19) + 1] {
-            let (class, size) = class_of(bytes);
-            assert!(size >= bytes && size <= 2 * bytes.max(ALIGN), "{bytes} -> {size}");
-            assert_eq!(class_of(size), (class, size));
-        }
-    }
 
     #[test]
     fn blocks_are_reused() {

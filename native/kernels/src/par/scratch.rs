@@ -1,13 +1,10 @@
 //! Aligned memory for numbers, and the working memory that each thread keeps.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use ferromx_core::storage::pages::{self, ALIGN};
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-
-/// Bytes; a cache line and the widest vector register.
-const ALIGN: usize = 64;
 
 mod sealed {
     pub trait Sealed {}
@@ -34,22 +31,13 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn new(bytes: usize) -> Block {
-        let Some(layout) = Block::layout(bytes) else {
-            panic!("a working buffer of {bytes} bytes exceeds the address space");
-        };
-        // SAFETY: the layout has a size of at least ALIGN bytes.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(memory) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let memory = bytes.checked_add(ALIGN).and_then(pages::take);
+        let Some(memory) = memory else { panic!("there is no memory for a working buffer of {bytes} bytes") };
         // SAFETY: the line before the bytes has room for their number and is aligned to 64.
         unsafe {
             memory.cast::<usize>().write(bytes);
             Block { start: memory.add(ALIGN) }
         }
-    }
-
-    /// That of `bytes` bytes and the line before them.
-    fn layout(bytes: usize) -> Option<Layout> {
-        Layout::from_size_align(bytes.checked_add(ALIGN)?, ALIGN).ok()
     }
 
     /// The line before the bytes, and their number.
@@ -65,10 +53,8 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         let (memory, bytes) = self.memory();
-        if let Some(layout) = Block::layout(bytes) {
-            // SAFETY: allocated in `new` with this layout.
-            unsafe { dealloc(memory.as_ptr(), layout) }
-        }
+        // SAFETY: taken in `new` with this size.
+        unsafe { pages::give(memory, bytes + ALIGN) }
     }
 }
 

@@ -1,0 +1,111 @@
+//! The pool that blocks of memory come from and go back to.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use super::pages;
+use crate::error::{Error, Result};
+
+/// Free blocks above this total are returned to the system.
+const MAX_CACHED: usize = 2 << 30;
+
+/// Two classes per power of two, from 64 bytes up.
+const CLASSES: usize = 2 * 48;
+
+pub(super) struct Pool {
+    free: Mutex<[Vec<NonNull<u8>>; CLASSES]>,
+    cached: AtomicUsize,
+    in_use: AtomicUsize,
+}
+
+// SAFETY: the pointers are free blocks that nobody else refers to; the mutex hands each to one taker.
+unsafe impl Send for Pool {}
+// SAFETY: as above; all access goes through the mutex.
+unsafe impl Sync for Pool {}
+
+pub(super) static POOL: Pool = Pool {
+    free: Mutex::new([const { Vec::new() }; CLASSES]),
+    cached: AtomicUsize::new(0),
+    in_use: AtomicUsize::new(0),
+};
+
+/// Size class and block size for a request: 64, 96, 128, 192, 256, ... bytes.
+fn class_of(bytes: usize) -> (usize, usize) {
+    let n = bytes.max(pages::ALIGN);
+    let power = usize::BITS - 1 - n.leading_zeros();
+    let base = 1usize << power;
+    let index = 2 * (power as usize - 6);
+    if n == base {
+        (index, base)
+    } else if n <= base + base / 2 {
+        (index + 1, base + base / 2)
+    } else {
+        (index + 2, 2 * base)
+    }
+}
+
+impl Pool {
+    pub(super) fn take(&self, bytes: usize) -> Result<NonNull<u8>> {
+        if bytes > isize::MAX as usize / 4 {
+            return Err(Error::OutOfMemory(bytes));
+        }
+        let (class, size) = class_of(bytes);
+        let reused = self.free.lock().get_mut(class).and_then(Vec::pop);
+        let block = match reused {
+            Some(block) => {
+                self.cached.fetch_sub(size, Ordering::Relaxed);
+                block
+            }
+            None => pages::take(size).ok_or(Error::OutOfMemory(bytes))?,
+        };
+        self.in_use.fetch_add(size, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    pub(super) fn give(&self, block: NonNull<u8>, bytes: usize) {
+        let (class, size) = class_of(bytes);
+        self.in_use.fetch_sub(size, Ordering::Relaxed);
+        if self.cached.load(Ordering::Relaxed) + size <= MAX_CACHED {
+            self.cached.fetch_add(size, Ordering::Relaxed);
+            self.free.lock()[class].push(block);
+        } else {
+            // SAFETY: it was taken with this size, and nobody refers to it any more.
+            unsafe { pages::give(block, size) }
+        }
+    }
+}
+
+/// Returns all cached free blocks to the system.
+pub fn release_cached_memory() {
+    let mut free = POOL.free.lock();
+    for (class, blocks) in free.iter_mut().enumerate() {
+        let base = 1usize << (class / 2 + 6);
+        let size = if class % 2 == 0 { base } else { base + base / 2 };
+        for block in blocks.drain(..) {
+            POOL.cached.fetch_sub(size, Ordering::Relaxed);
+            // SAFETY: it was taken with the size of its class, and nobody refers to it.
+            unsafe { pages::give(block, size) }
+        }
+    }
+}
+
+/// Bytes in blocks that arrays hold, and bytes in cached free blocks.
+pub fn memory_in_use() -> (usize, usize) {
+    (POOL.in_use.load(Ordering::Relaxed), POOL.cached.load(Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_cover_their_requests() {
+        for bytes in [0, 1, 64, 65, 96, 97, 128, 1000, 1 << 20, (1 << 20) + 1, (3 << 19) + 1] {
+            let (class, size) = class_of(bytes);
+            assert!(size >= bytes && size <= 2 * bytes.max(pages::ALIGN), "{bytes} -> {size}");
+            assert_eq!(class_of(size), (class, size));
+        }
+    }
+}
