@@ -174,9 +174,6 @@ pub(super) fn forward<T: Accum>(
             for i in 0..out.rows() {
                 let (row, channel) = (first + i, (first + i) % shape.in_channels);
                 prefetch(next_planes(input, plane, row + 1, 1));
-                if i + 1 < out.rows() {
-                    prefetch(out.row_mut(i + 1));
-                }
                 let own = weights[channel * taps..].first_chunk().expect("nine taps");
                 let finish = epilogue.finish(channel);
                 (kernels.weigh)(&square, own, &input[row * plane..(row + 1) * plane], finish, out.row_mut(i));
