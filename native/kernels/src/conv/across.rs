@@ -9,7 +9,7 @@ use super::ConvShape;
 use super::implicit::{Implicit, Moment, SharedFinish, even_blocks};
 use super::layout::Layout;
 use crate::float::Accum;
-use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
+use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
 use crate::simd::window::{Runs, WindowElement};
 use std::ops::Range;
@@ -20,6 +20,9 @@ const BLOCK_BYTES: usize = 1024;
 const PIXELS: usize = 224;
 /// The most bytes of sums, which stay in the second-level cache.
 const SUMS_BYTES: usize = 256 << 10;
+
+/// Panels of weights whose product takes as long as packing the windows.
+const PACKING: f64 = 0.125;
 
 /// Whether a convolution has fewer empty lanes this way.
 pub(super) fn pays<T: Accum>(shape: &ConvShape) -> bool {
@@ -77,8 +80,15 @@ impl<T: Accum> Implicit<'_, T> {
         });
         let channels = (SUMS_BYTES / size_of::<T>() / stripe.min(pixels)).max(self.kernel.nr());
         let stripes = batch * self.groups * pixels.div_ceil(stripe);
-        let parts = if threads == 1 { 1 } else { (2 * threads).div_ceil(stripes) };
-        let channels = even(self.rows, channels.min(self.rows.div_ceil(parts))).next_multiple_of(self.kernel.nr());
+        let part = match stripes {
+            _ if threads == 1 => self.rows,
+            1 => {
+                let panels = self.rows.div_ceil(self.kernel.nr());
+                fair_chunks([panels, 1], 1, threads, |panels, _| panels as f64 + PACKING)[0] * self.kernel.nr()
+            }
+            _ => self.rows.div_ceil((2 * threads).div_ceil(stripes)),
+        };
+        let channels = even(self.rows, channels.min(part)).next_multiple_of(self.kernel.nr());
         if channels >= self.rows {
             return parallel_blocks(out, self.rows, stripe, |row, pixel, mut block| {
                 self.across(&windows, row, pixel, &mut block, finish);

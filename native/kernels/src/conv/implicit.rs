@@ -11,7 +11,7 @@
 use super::geometry::Geometry;
 use super::layout::Layout;
 use crate::float::Accum;
-use crate::par::{MatMut, MatRef, num_threads, parallel_blocks, with_scratch};
+use crate::par::{MatMut, MatRef, fair_chunks, num_threads, parallel_blocks, with_scratch};
 use crate::simd::microkernel::{MicroKernel, Panel, StepTable, Steps};
 use crate::simd::prefetch;
 use crate::simd::window::{Runs, WindowElement};
@@ -23,6 +23,8 @@ const BLOCK_BYTES: usize = 2048;
 const CHUNK_WORK: usize = 1 << 18;
 /// Panels of windows that are multiplied with a panel of weights, one after the other.
 const PANELS: usize = 4;
+/// Rows of a product that take as long as packing the windows.
+const PACKING_ROWS: f64 = 4.0;
 /// The most bytes of working memory for a stripe, unless a row of pixels needs more: a part of the second-level cache.
 const STRIPE_BYTES: usize = 256 << 10;
 /// The most bytes of working memory for whole images that are computed together.
@@ -145,14 +147,8 @@ impl<'a, T: Accum> Implicit<'a, T> {
         }
         let mut out = out;
         let stripes = self.stripes((self.geometry.grid[1] * batch).div_ceil(3 * threads), 1);
-        let cols = match &stripes {
-            Some(stripes) => self.stripe_pixels(stripes),
-            None => pixels.div_ceil(3 * threads).next_multiple_of(self.kernel.nr()),
-        };
-        let (tiles, across) = (self.rows.div_ceil(self.kernel.mr()), pixels.div_ceil(cols));
-        let down = (3 * threads).div_ceil(across * batch * self.groups).clamp(1, tiles.div_ceil(4));
-        let rows = tiles.div_ceil(down) * self.kernel.mr();
-        if down == 1 {
+        let (rows, cols) = self.fair_block(&stripes, batch * self.groups, pixels);
+        if rows >= self.rows {
             // Whole images, divided by pixels.
             return parallel_blocks(out, image_rows, cols, |row, pixel, mut block| {
                 self.images(&stripes, row / image_rows, pixel, &mut block, &|m, r, p, block| {
@@ -167,6 +163,26 @@ impl<'a, T: Accum> Implicit<'a, T> {
                 let part = Part { group, rows, images: image..image + 1, first_row: 0, image_rows, pixel };
                 self.part(&stripes, &part, &mut block, &|m, r, p, block| finish(m, first + row + r, p, block));
             });
+        }
+    }
+
+    /// Rows and pixels of the blocks that several threads share out, of as many images as there are, groups counted.
+    fn fair_block(&self, stripes: &Option<Stripes<'_>>, images: usize, pixels: usize) -> (usize, usize) {
+        let (mr, lanes, threads) = (self.kernel.mr(), self.kernel.lanes(), num_threads());
+        let tiles = self.rows.div_ceil(mr);
+        match stripes {
+            None => {
+                // A tile of one vector is less efficient, and each chunk packs its windows.
+                let [down, across] = fair_chunks([tiles, pixels.div_ceil(lanes)], images, threads, |tiles, vectors| {
+                    ((tiles * mr) as f64 + PACKING_ROWS) * (vectors as f64 + 0.25 * (vectors % 2) as f64)
+                });
+                (down * mr, across * lanes)
+            }
+            Some(stripes) => {
+                let cols = self.stripe_pixels(stripes);
+                let down = (3 * threads).div_ceil(pixels.div_ceil(cols) * images).clamp(1, tiles.div_ceil(4));
+                (tiles.div_ceil(down) * mr, cols)
+            }
         }
     }
 

@@ -21,4 +21,4 @@ pub use list::List;
 pub use matrix::{MatMut, MatRef, parallel_blocks};
 pub use pool::{num_threads, parallel_for, set_num_threads};
 pub use scratch::{AlignedVec, Plain, with_scratch};
-pub use split::{chunks, parallel_ranges, parallel_rows, parallel_rows2};
+pub use split::{chunks, fair_chunks, parallel_ranges, parallel_rows, parallel_rows2};

@@ -9,6 +9,31 @@ pub fn chunks(len: usize, grain: usize) -> usize {
     len.div_ceil(grain.max(1))
 }
 
+/// The chunks of rows and columns in which `count` grids of `size` are best shared out among `threads`, where a chunk of so many rows
+/// and columns takes the time `cost`. Chunks are claimed one by one; all but the last of a row or column have the same size. Of equally
+/// good chunks the smallest are taken, so that a thread that is held up keeps less from the others.
+pub fn fair_chunks(size: [usize; 2], count: usize, threads: usize, cost: impl Fn(usize, usize) -> f64) -> [usize; 2] {
+    let most = CHUNKS_EACH * threads;
+    // Whole chunks, and what is left.
+    let parts = |d: usize, chunk: usize| (size[d] / chunk, size[d] % chunk);
+    let done = |[down, across]: [usize; 2]| {
+        let ((rows, low), (cols, narrow)) = (parts(0, down), parts(1, across));
+        let time = |down, across| if down * across == 0 { 0.0 } else { cost(down, across) };
+        let column = |across| rows as f64 * time(down, across) + time(low, across);
+        let all = count as f64 * (cols as f64 * column(across) + column(narrow));
+        // Small chunks fill gaps.
+        let large = count * (rows + usize::from(2 * low >= down)) * (cols + usize::from(2 * narrow >= across));
+        (all / threads as f64).max(large.div_ceil(threads) as f64 * cost(down, across))
+    };
+    let chunk = |d: usize, n: usize| size[d].div_ceil(n).max(1);
+    let pairs = (1..=most).flat_map(|n| (1..=most / (n * count.max(1))).map(move |m| [chunk(0, n), chunk(1, m)]));
+    let best = pairs.map(|pair| (done(pair), pair)).min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    best.map_or(size, |best| best.1)
+}
+
+/// The most chunks for each thread by [`fair_chunks`].
+const CHUNKS_EACH: usize = 3;
+
 /// Calls `f` with the consecutive ranges of `grain` items (the last one may be shorter) that make up `0..len`.
 ///
 /// The ranges depend on `len` and `grain` only, not on the number of threads.

@@ -168,3 +168,37 @@ fn scratch_is_aligned_reused_and_nested() {
     owned[32] = 1.0;
     assert_eq!((owned.len(), owned[32], owned.as_ptr() as usize % 64), (33, 1.0, 0));
 }
+
+#[test]
+fn chunks_are_fair() {
+    let area = |rows: usize, cols: usize| (rows * cols) as f64;
+    for (size, count, threads) in [
+        ([1, 1], 1, 1),
+        ([1, 7], 1, 1),
+        ([1, 13], 1, 2),
+        ([10, 1], 1, 2),
+        ([3, 1], 1, 4),
+        ([19, 13], 1, 2),
+        ([19, 13], 3, 2),
+        ([41, 100], 1, 7),
+        ([5, 5], 100, 3),
+    ] {
+        let [down, across] = fair_chunks(size, count, threads, area);
+        let mut loads = vec![0; threads];
+        for _ in 0..count {
+            for (row, col) in (0..size[0]).step_by(down).flat_map(|r| (0..size[1]).step_by(across).map(move |c| (r, c)))
+            {
+                *loads.iter_mut().min().unwrap() += down.min(size[0] - row) * across.min(size[1] - col);
+            }
+        }
+        let units = size[0] * size[1] * count;
+        let most = *loads.iter().max().unwrap();
+        assert!(
+            most <= units.div_ceil(threads) + units / threads / 6,
+            "{size:?} {threads}: {down} x {across}, {most} of {units}"
+        );
+    }
+    assert_eq!(fair_chunks([16, 1], 1, 2, area), [4, 1]);
+    assert_eq!(fair_chunks([16, 1], 1, 2, |rows, _| rows as f64 + 0.5), [8, 1]);
+    assert_eq!(fair_chunks([5, 1], 1, 2, |rows, _| rows as f64 + 0.5), [3, 1]);
+}
