@@ -112,9 +112,11 @@ mod avx512 {
     pub(super) fn correlate(square: &Square, source: &[f32], grad: &[f32], sums: &mut [f32; 9]) {
         square.check(source.len(), grad.len());
         // SAFETY: these kernels are given out where the processor has AVX-512F.
-        match square.step {
-            1 => unsafe { correlate_plane::<1>(square, source, grad, sums) },
-            _ => unsafe { correlate_plane::<2>(square, source, grad, sums) },
+        unsafe {
+            match square.step {
+                1 => correlate_plane::<1>(square, source, grad, sums),
+                _ => correlate_plane::<2>(square, source, grad, sums),
+            }
         }
     }
 
