@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
@@ -12,26 +12,35 @@ const SPINS: u32 = 2000;
 /// wants to. Waking it again costs as much as a small operator.
 const YIELDS: u32 = 400;
 
+/// The most chunks that are counted in half a word, with room for a vain claim of every worker. No loop has so many.
+const MOST_CHUNKS: usize = u32::MAX as usize / 2;
+
 type Panic = Box<dyn Any + Send>;
 
 /// One parallel loop; lives on the stack of the thread that called [`parallel_for`].
 struct Job<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     chunks: usize,
-    next: AtomicUsize,
+    /// How many chunks the caller has claimed, in the upper half, and the workers, in the lower one.
+    claimed: AtomicU64,
     /// Workers with a smaller index than this may take part.
     workers: usize,
     panic: Mutex<Option<Panic>>,
 }
 
 impl Job<'_> {
+    /// The next chunk, if one is left: the caller takes the first ones and the workers the last ones, so that in one loop after the
+    /// other a thread has the same part of the data, which is in its cache.
+    fn claim(&self, caller: bool) -> Option<usize> {
+        let claimed = self.claimed.fetch_add(if caller { 1 << 32 } else { 1 }, Ordering::Relaxed);
+        let (first, last) = ((claimed >> 32) as usize, claimed as u32 as usize);
+        let chunk = if caller { first } else { self.chunks.wrapping_sub(1 + last) };
+        (first + last < self.chunks).then_some(chunk)
+    }
+
     /// Claims and runs chunks until none is left. A panic ends its chunk only; the first one is kept for the caller.
-    fn work(&self) {
-        loop {
-            let chunk = self.next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= self.chunks {
-                return;
-            }
+    fn work(&self, caller: bool) {
+        while let Some(chunk) = self.claim(caller) {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.run)(chunk))) {
                 self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             }
@@ -136,7 +145,7 @@ pub fn set_num_threads(threads: usize) -> usize {
 pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     let pool = pool();
     let helpers = num_threads().min(chunks).saturating_sub(1);
-    if helpers == 0 {
+    if helpers == 0 || chunks > MOST_CHUNKS {
         return (0..chunks).for_each(f);
     }
     let Ok(mut workers) = pool.workers.try_lock() else {
@@ -166,12 +175,12 @@ impl Pool {
                 Err(_) => break,
             }
         }
-        let job = Job { run, chunks, next: AtomicUsize::new(0), workers: helpers, panic: Mutex::new(None) };
+        let job = Job { run, chunks, claimed: AtomicU64::new(0), workers: helpers, panic: Mutex::new(None) };
         let shared = &*self.shared;
         shared.job.store((&raw const job).cast_mut().cast(), Ordering::SeqCst);
         shared.epoch.fetch_add(1, Ordering::SeqCst);
         workers.iter().take(helpers).for_each(Thread::unpark);
-        job.work();
+        job.work(true);
         // After this store no worker can take up the pointer without being counted in `inside` before.
         shared.job.store(std::ptr::null_mut(), Ordering::SeqCst);
         shared.wait_for_workers();
@@ -212,7 +221,7 @@ fn worker(shared: &Shared, index: usize) {
         if let Some(job) = unsafe { job.as_ref() }
             && index < job.workers
         {
-            job.work();
+            job.work(false);
         }
         shared.leave();
     }
