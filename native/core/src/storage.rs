@@ -1,7 +1,7 @@
 //! Memory of arrays: pooled 64-byte aligned blocks, chunks with locks and versions, and checked typed views for kernels.
 //!
-//! This file and those of its folder are the only place of the crate with `unsafe`. What it promises to the rest: a kernel sees a mutable slice only of
-//! memory that no other slice covers, memory is always initialised, and it stays alive while a view of it exists.
+//! This file and its folder are the only place of the crate with `unsafe`. What they promise to the rest: a kernel sees a mutable
+//! slice only of memory that no other slice covers, memory is always initialised, and it stays alive while a view of it exists.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
