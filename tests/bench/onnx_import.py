@@ -8,6 +8,7 @@ that people write by hand in place of those that the import uses, for what the i
 import argparse
 import ctypes
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -99,6 +100,8 @@ def main():
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
+    # FerroMX reads it when it first needs it.
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)
     library = ferromx.Library(args.library)
     print("| model | import, ms | FerroMX, ms | by hand, ms | ONNX Runtime, ms | ratio | difference |\n|---|---|---|---|---|---|---|")
     for name in args.models.split(","):
