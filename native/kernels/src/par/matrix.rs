@@ -219,7 +219,8 @@ pub fn parallel_blocks<T: Send>(
     let (rows, cols) = (matrix.rows, matrix.cols);
     let shared = Shared(&matrix);
     parallel_for(down * across, |chunk| {
-        let (row, col) = (chunk / across * block_rows, chunk % across * block_cols);
+        // Column by column: the blocks at the lower edge, which may be lower, are then evenly among the first and the last ones.
+        let (row, col) = (chunk % down * block_rows, chunk / down * block_cols);
         let (block_rows, block_cols) = (block_rows.min(rows - row), block_cols.min(cols - col));
         // SAFETY: the block lies within the matrix; each one is visited once, and blocks do not overlap.
         f(row, col, unsafe { shared.get().part(row, col, block_rows, block_cols) });
