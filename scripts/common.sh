@@ -21,7 +21,8 @@ need_tools() {
   need cc "Install a C compiler, for example the package gcc."
   java_command >/dev/null
   command -v mvn >/dev/null || command -v sbt >/dev/null || fail "Maven and sbt are missing. Install one of them, for example the package maven."
-  tools=$(rustc -vV && "${CC:-cc}" --version && "$(java_command)" -version 2>&1)
+  tools=$(rustc -vV && "${CC:-cc}" --version && "$(java_command)" -version 2>&1 &&
+    env | LC_ALL=C sort | sed -nE '/^(CARGO_PROFILE_|RUSTFLAGS=|RUSTDOCFLAGS=|FERROMX_ISA=|MXNET_|OMP_NUM_THREADS=)/p')
 }
 
 java_command() {
@@ -52,10 +53,11 @@ logged() {
   fi
 }
 
-# The compilers' versions, read once: what was built or tested with others is built and tested again.
+# The compilers' versions, and the variables that say how they build and what the library does, read once: what was built or tested with
+# others is built and tested again.
 tools=
 
-# fingerprint WORD... PATH... : a line that is another one when a word, a file under the paths or a compiler is. Words begin with a
+# fingerprint WORD... PATH... : a line that is another one when a word, a file under the paths or one of the tools is. Words begin with a
 # dash; build products and hidden folders are left out.
 fingerprint() {
   local words=() paths=()

@@ -8,7 +8,7 @@ passed=0
 current=
 
 # step NAME TITLE INPUTS COMMAND... : runs the command as `logged` does. A step that passed with the same inputs, command and
-# compilers is not run again; what it counted is kept. INPUTS is a list of paths, and of words that begin with a dash.
+# tools is not run again; what it counted is kept. INPUTS is a list of paths, and of words that begin with a dash.
 step() {
   local name=$1 title=$2 inputs=$3 stamp=$done_before/$1 now
   shift 3

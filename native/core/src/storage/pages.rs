@@ -12,8 +12,8 @@ const LARGE_PAGE: usize = 2 << 20;
 
 /// A block of zeros, if the system has it.
 ///
-/// Blocks of 2 MiB and more start on a large page and ask the system for such pages: loops over large arrays would otherwise spend a
-/// fifth of their time on finding out where their pages are. Blocks of 64 KiB and more start on a page, so that they share none.
+/// Blocks of 2 MiB and more start on a large page and ask the system for such pages: loops over large arrays would otherwise spend up to
+/// a fifth of their time on finding out where their pages are. Blocks of 64 KiB and more start on a page, so that they share none.
 pub fn take(bytes: usize) -> Option<NonNull<u8>> {
     let layout = layout(bytes)?;
     // SAFETY: the layout has a size of at least one byte.
