@@ -1,0 +1,78 @@
+"""What is run in both libraries: a call of one operator, or a small network. Knows nothing of MXNet."""
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+import numpy as np
+
+
+@dataclass
+class Call:
+    """One operator on arrays. With `requests`, one for each input, it is differentiated too."""
+
+    op: str
+    attrs: dict
+    inputs: list
+    requests: Optional[list] = None
+    """`write`, `add` or `null` for each input, or None for no pass backward."""
+    train: bool = False
+    np_shape: bool = False
+    """Whether zero-size and zero-dimensional arrays exist (MXNet's numpy shape semantics)."""
+    bound: bool = False
+    """Whether an executor runs it; else it is invoked on arrays."""
+    why: str = field(default="", compare=False)
+    """Where the call comes from."""
+
+    @property
+    def size(self):
+        """What makes one call easier to read than another."""
+        plain = not self.np_shape + self.train + self.bound
+        elements = sum(x.size + x.ndim for x in self.inputs)
+        return elements + 4 * len(self.attrs) + (0 if plain else 2) + 3 * len(self.requests or ())
+
+    def source(self):
+        arrays = ", ".join(array_source(x) for x in self.inputs)
+        words = ["%r, %r, [%s]" % (self.op, self.attrs, arrays)]
+        defaults = Call("", {}, [])
+        for name in ("requests", "train", "np_shape", "bound"):
+            if getattr(self, name) != getattr(defaults, name):
+                words.append("%s=%r" % (name, getattr(self, name)))
+        return "Call(%s)" % ", ".join(words)
+
+
+@dataclass
+class Graph:
+    """A network bound by `simple_bind` and run forward and backward. A node is (operator, attributes, names of inputs);
+    it is called n0, n1, ...; every other name is an argument with an array. The last node is the output."""
+
+    nodes: list
+    arrays: dict
+    request: str = "write"
+    train: bool = True
+    np_shape: bool = False
+    why: str = field(default="", compare=False)
+
+    @property
+    def op(self):
+        return " ".join(op for op, _, _ in self.nodes)
+
+    @property
+    def size(self):
+        return 100 * len(self.nodes) + sum(x.size for x in self.arrays.values())
+
+    def source(self):
+        arrays = ", ".join("%r: %s" % (n, array_source(x)) for n, x in self.arrays.items())
+        more = "" if self.request == "write" else ", request=%r" % self.request
+        return "Graph(%r, {%s}%s, train=%r, np_shape=%r)" % (self.nodes, arrays, more, self.train, self.np_shape)
+
+
+def array_source(x):
+    """Python source of an array; long ones show their first elements, repeated."""
+    flat = x.reshape(-1)
+    values = np.array2string(flat[:64], separator=", ", threshold=100, max_line_width=10**6, floatmode="unique")
+    values = values.replace("nan", "np.nan").replace("inf", "np.inf")
+    if x.ndim == 1 and x.size <= 64:
+        return "np.array(%s, %r)" % (values, x.dtype.name)
+    if x.size <= 64:
+        return "np.array(%s, %r).reshape(%s)" % (values, x.dtype.name, x.shape)
+    return "np.resize(np.array(%s, %r), %s)" % (values, x.dtype.name, x.shape)

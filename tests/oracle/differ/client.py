@@ -1,0 +1,208 @@
+"""Runs calls in the library that the environment names (`MXNET_LIBRARY_PATH`), through MXNet's own Python client.
+
+As a program it reads pickled requests from stdin and writes pickled answers to stdout. A forked process answers them, so that a
+call that ends the process, or takes too long, costs a fork instead of a start.
+"""
+
+import os
+import pathlib
+import pickle
+import resource
+import signal
+import struct
+import sys
+import zlib
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+os.environ.setdefault("MXNET_ENGINE_TYPE", "NaiveEngine")
+os.environ.setdefault("MXNET_MKLDNN_ENABLED", "0")
+os.environ.setdefault("MXNET_SUBGRAPH_BACKEND", "NONE")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+
+from call import Call, Graph  # noqa: E402
+from worker import Oracle  # noqa: E402
+
+SECONDS = 10
+MEMORY = 6 << 30
+# Results beyond it are compared by shape and type only.
+LARGEST_RESULT = 1 << 20
+
+
+class Client:
+    """One library. An answer is a dictionary of lists of arrays, with `error` (stage, kind, message) where the call failed."""
+
+    def __init__(self):
+        self.oracle = Oracle()
+        self.mx = self.oracle.mx
+
+    def run(self, call):
+        answer = {}
+        self.mx.random.seed(int(os.environ.get("DIFFER_SEED", "7")))
+        try:
+            with self.mx.util.np_shape(call.np_shape):
+                if isinstance(call, Graph):
+                    self.run_graph(call, answer)
+                elif call.bound:
+                    self.run_bound(call, answer)
+                else:
+                    self.run_invoked(call, answer)
+        except Exception as error:  # whatever the client raises is the answer
+            stage = "backward" if "outputs" in answer else "forward"
+            answer["error"] = (stage, type(error).__name__, str(error))
+        return answer
+
+    def run_invoked(self, call, answer):
+        autograd = self.mx.autograd
+        arrays = [self.oracle.array(x) for x in call.inputs]
+        if call.requests is None:
+            answer["outputs"] = numbers(self.oracle.call(call, arrays))
+            answer["inputs"] = numbers(arrays)
+            return
+        grads = [self.oracle.array(start(r, x)) for r, x in zip(call.requests, call.inputs)]
+        autograd.mark_variables(arrays, grads, call.requests)
+        with autograd.record(train_mode=call.train):
+            outputs = self.oracle.call(call, arrays)
+        answer["outputs"] = numbers(outputs)
+        heads = [self.oracle.array(head(o, i)) for i, o in enumerate(outputs)]
+        autograd.backward(outputs, heads, train_mode=call.train)
+        answer["gradients"] = numbers(grads)
+
+    def run_bound(self, call, answer):
+        symbol = self.oracle.symbol(call.op, call.attrs)
+        names, states = symbol.list_inputs(), set(symbol.list_auxiliary_states())
+        if len(names) != len(call.inputs):
+            raise ValueError("%d inputs instead of %d" % (len(call.inputs), len(names)))
+        arrays = {n: self.oracle.array(x) for n, x in zip(names, call.inputs)}
+        requests = {n: r for n, r in zip(names, call.requests or ["null"] * len(names)) if n not in states}
+        grads = {n: self.oracle.array(start(r, arrays[n])) for n, r in requests.items() if r != "null"}
+        self.execute(symbol, arrays, states, grads, requests, call.train, answer)
+
+    def execute(self, symbol, arrays, states, grads, requests, train, answer):
+        args = {n: a for n, a in arrays.items() if n not in states}
+        aux = {n: arrays[n] for n in states}
+        executor = symbol.bind(self.mx.cpu(), args, args_grad=grads, grad_req=requests, aux_states=aux)
+        executor.forward(is_train=train)
+        answer["outputs"] = numbers(executor.outputs)
+        if any(r != "null" for r in requests.values()):
+            executor.backward([self.oracle.array(head(o, i)) for i, o in enumerate(executor.outputs)], is_train=train)
+            answer["gradients"] = numbers(grads[n] for n in requests if n in grads)
+        answer["inputs"] = numbers(arrays.values())
+
+    def run_graph(self, graph, answer):
+        made = {n: self.mx.sym.var(n) for n in graph.arrays}
+        for i, (op, attrs, inputs) in enumerate(graph.nodes):
+            made["n%d" % i] = getattr(self.mx.sym, op)(*[made[n] for n in inputs], name="n%d" % i, **attrs)
+        symbol = made["n%d" % (len(graph.nodes) - 1)]
+        known = {n: x for n, x in graph.arrays.items() if n in symbol.list_inputs()}
+        executor = symbol.simple_bind(
+            self.mx.cpu(),
+            grad_req=graph.request,
+            type_dict={n: x.dtype for n, x in known.items()},
+            **{n: x.shape for n, x in known.items()}
+        )
+        for n, array in {**executor.arg_dict, **executor.aux_dict}.items():
+            array[:] = known[n] if n in known else values(n, array)
+        for array in executor.grad_dict.values():
+            if array is not None:
+                array[:] = 1
+        executor.forward(is_train=graph.train)
+        answer["outputs"] = numbers(executor.outputs)
+        executor.backward([self.oracle.array(head(o, i)) for i, o in enumerate(executor.outputs)])
+        answer["gradients"] = numbers(a for a in executor.grad_arrays if a is not None)
+        answer["inputs"] = numbers(executor.aux_arrays)
+
+    def operators(self):
+        """Of every operator: its canonical name and its arguments' names and type strings."""
+        return {name: self.describe(name) for name in operator_names(self.mx) if not name.startswith("_backward_")}
+
+    def describe(self, name):
+        import ctypes
+
+        text, texts = ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)
+        creator, canonical = ctypes.c_void_p(), text()
+        self.oracle.check(self.oracle.lib.NNGetOpHandle(text(name.encode()), ctypes.byref(creator)))
+        self.oracle.check(self.oracle.lib.MXSymbolGetAtomicSymbolName(creator, ctypes.byref(canonical)))
+        info = (text(), text(), ctypes.c_uint(), texts(), texts(), texts(), text(), text())
+        self.oracle.check(self.oracle.lib.MXSymbolGetAtomicSymbolInfo(creator, *[ctypes.byref(i) for i in info]))
+        _, _, count, names, types, _, variadic, _ = info
+        arguments = [(names[i].decode(), types[i].decode()) for i in range(count.value)]
+        return {"canonical": canonical.value.decode(), "arguments": arguments, "count": (variadic.value or b"").decode()}
+
+
+def operator_names(mx):
+    return mx.operator.get_all_registered_operators()
+
+
+def numbers(arrays):
+    """The arrays' contents, or, of very large ones, zeros of no memory."""
+    arrays = list(arrays)
+    large = [int(np.prod(a.shape)) > LARGEST_RESULT for a in arrays]
+    return [np.broadcast_to(np.zeros((), a.dtype), a.shape) if l else a.asnumpy() for a, l in zip(arrays, large)]
+
+
+def start(request, array):
+    """What a gradient array holds before the pass backward."""
+    return np.full(array.shape, 2 if request == "add" else 1, array.dtype)
+
+
+def head(output, index):
+    """The gradient of an output: the same in both libraries, and of every element another."""
+    rng = np.random.RandomState(zlib.crc32(repr((output.shape, index)).encode()) & 0x7FFFFFFF)
+    return (rng.randint(-16, 17, output.shape) / 8.0).astype(output.dtype)
+
+
+def values(name, array):
+    """Contents for an argument that a network's drawing left to `simple_bind`."""
+    rng = np.random.RandomState(zlib.crc32(name.encode()) & 0x7FFFFFFF)
+    numbers = rng.randint(-16, 17, array.shape) / 16.0
+    return np.abs(numbers) + 0.5 if name.endswith(("gamma", "var")) else numbers
+
+
+def answer_requests(client, requests, answers):
+    """Answers until there are no more requests, or until a call ends this process."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    while True:
+        request = read(requests)
+        if request is None:
+            os._exit(0)
+        signal.alarm(SECONDS)
+        answer = client.operators() if request == "operators" else client.run(request)
+        signal.alarm(0)
+        write(answers, answer)
+
+
+def read(stream):
+    size = stream.read(8)
+    return pickle.loads(stream.read(struct.unpack("<Q", size)[0])) if len(size) == 8 else None
+
+
+def write(stream, message):
+    data = pickle.dumps(message)
+    stream.write(struct.pack("<Q", len(data)) + data)
+    stream.flush()
+
+
+def main():
+    requests, answers = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    client = Client()
+    while True:
+        child = os.fork()
+        if child == 0:
+            answer_requests(client, requests, answers)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
+            return
+        timed_out = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+        write(answers, {"ended": "takes more than %d s" % SECONDS if timed_out else "ends the process"})
+
+
+if __name__ == "__main__":
+    main()

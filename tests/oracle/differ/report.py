@@ -1,0 +1,91 @@
+"""Counts and groups differences."""
+
+import pathlib
+import re
+from collections import Counter, defaultdict
+
+HERE = pathlib.Path(__file__).resolve().parent
+DIFFERENCES = HERE.parent.parent.parent / "docs" / "differences.md"
+
+
+class Report:
+    def __init__(self, canonical):
+        self.canonical = canonical
+        self.explanations = explanations()
+        self.counts = defaultdict(Counter)
+        self.groups = defaultdict(list)
+        self.explained = Counter()
+
+    def add(self, kind, call, expected, difference):
+        counts = self.counts[kind]
+        counts["all"] += 1
+        if "ended" in expected:
+            counts["MXNet ends"] += 1
+        elif "error" in expected:
+            counts["MXNet refuses"] += 1
+        if difference is None:
+            counts["agree"] += 1
+            return
+        op = self.canonical.get(call.op, "network")
+        row = next((row for pattern, row in self.explanations if pattern.search(text(op, difference))), None)
+        if row:
+            counts["explained"] += 1
+            self.explained[row] += 1
+        else:
+            self.groups[op, difference.kind, normalised(difference)].append((call, difference))
+
+    @property
+    def unexplained(self):
+        return sum(len(found) for found in self.groups.values())
+
+    def print(self, limit):
+        groups = sorted(self.groups.items(), key=lambda g: (-len(g[1]), g[0]))
+        for (op, kind, _), found in groups[:limit]:
+            call, difference = min(found, key=lambda f: f[0].size)
+            print("\n%d x %s: %s\n    %s" % (len(found), op, kind, "\n    ".join(first_lines(difference.detail))))
+            print("    # %s\n    %s" % (call.why, call.source()))
+        print()
+        for row, count in self.explained.most_common():
+            print("explained %d x %s" % (count, row))
+        for kind, c in self.counts.items():
+            left = c["all"] - c["agree"] - c["explained"]
+            shares = tuple(100.0 * n / c["all"] for n in (c["agree"], c["explained"]))
+            print(
+                "%s: %d, agree %.2f %%, explained %.2f %%, unexplained %d (MXNet refuses %d, ends %d)"
+                % ((kind, c["all"]) + shares + (left, c["MXNet refuses"], c["MXNet ends"]))
+            )
+        print("%d groups" % len(groups))
+
+
+def text(op, difference):
+    return "%s: %s: %s" % (op, difference.kind, difference.detail)
+
+
+def normalised(difference):
+    """A message without its numbers, names and places; of values, the kind says enough."""
+    if "refuses" not in difference.kind:
+        return ""
+    line = " ".join(first_lines(difference.detail))
+    return re.sub(r"\[[^\]]*\]|\([^)]*\)|-?\d+(\.\d+)?(e[+-]?\d+)?|'[^']*'", "#", line)[:160]
+
+
+def first_lines(message):
+    """The lines that say what is wrong, without MXNet's stack."""
+    message = message.split("Stack trace")[0]
+    lines = [re.sub(r"^\[[\d:]+\] \S+: ", "", l.strip()) for l in message.splitlines() if l.strip()]
+    told = [l for l in lines if "Check failed" in l or "Error" in l]
+    return (told or lines)[:2]
+
+
+def explanations():
+    """Patterns of differences, with the row of `docs/differences.md` that each names."""
+    page = DIFFERENCES.read_text()
+    found = []
+    for number, line in enumerate((HERE / "explained.txt").read_text().splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
+        pattern, _, row = line.partition(" => ")
+        if "| " + row not in page:
+            raise SystemExit("explained.txt, line %d: docs/differences.md has no row that begins with %r" % (number, row))
+        found.append((re.compile(pattern), row))
+    return found
