@@ -22,7 +22,7 @@ need_tools() {
   java_command >/dev/null
   command -v mvn >/dev/null || command -v sbt >/dev/null || fail "Maven and sbt are missing. Install one of them, for example the package maven."
   tools=$(rustc -vV && "${CC:-cc}" --version && "$(java_command)" -version 2>&1 &&
-    env | LC_ALL=C sort | sed -nE '/^(CARGO_PROFILE_|RUSTFLAGS=|RUSTDOCFLAGS=|FERROMX_ISA=|MXNET_|OMP_NUM_THREADS=)/p')
+    env | LC_ALL=C sort | sed -nE '/^(CARGO_PROFILE_|RUSTFLAGS=|RUSTDOCFLAGS=|FERROMX_ISA=|JAVA_TOOL_OPTIONS=|MXNET_|OMP_NUM_THREADS=)/p')
 }
 
 java_command() {
