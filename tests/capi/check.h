@@ -11,11 +11,17 @@
 static int failures_of_test;
 static int failures;
 
+/* Counts a failure. With STOP_AT_FAILURE in the environment it ends the program, since what follows relies on what failed. */
+static inline void fail(void) {
+  failures_of_test++;
+  if (getenv("STOP_AT_FAILURE")) exit(1);
+}
+
 #define CHECK(condition)                                                      \
   do {                                                                        \
     if (!(condition)) {                                                       \
       printf("%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);        \
-      failures_of_test++;                                                     \
+      fail();                                                                 \
     }                                                                         \
   } while (0)
 
@@ -24,7 +30,7 @@ static int failures;
   do {                                                                                             \
     if ((call) != 0) {                                                                             \
       printf("%s:%d: %s failed: %s\n", __FILE__, __LINE__, #call, MXGetLastError());               \
-      failures_of_test++;                                                                          \
+      fail();                                                                                      \
     }                                                                                              \
   } while (0)
 
@@ -33,11 +39,11 @@ static int failures;
   do {                                                                                             \
     if ((call) != -1) {                                                                            \
       printf("%s:%d: %s did not fail\n", __FILE__, __LINE__, #call);                               \
-      failures_of_test++;                                                                          \
+      fail();                                                                                      \
     } else if (strstr(MXGetLastError(), text) == NULL) {                                           \
       printf("%s:%d: %s failed with \"%s\", which lacks \"%s\"\n", __FILE__, __LINE__, #call,      \
              MXGetLastError(), text);                                                              \
-      failures_of_test++;                                                                          \
+      fail();                                                                                      \
     }                                                                                              \
   } while (0)
 

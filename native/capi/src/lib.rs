@@ -6,3 +6,6 @@ mod guard;
 pub mod handle;
 mod jni;
 mod sparse;
+
+#[global_allocator]
+static ALLOCATOR: ferromx_core::storage::ReservingAllocator = ferromx_core::storage::ReservingAllocator;

@@ -11,6 +11,7 @@ pub mod fusion;
 pub mod grad;
 pub mod host;
 pub mod infer;
+pub mod memory;
 pub mod ndarray;
 pub mod op;
 pub mod params;

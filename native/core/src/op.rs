@@ -18,6 +18,9 @@ use crate::shape::Shape;
 use crate::sparse::{Array, StorageType};
 use crate::storage::{In, Out, Req};
 
+/// Inputs or outputs that one operator may have.
+const MAX_ARITY: usize = 1 << 20;
+
 /// A tensor argument as the metadata shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgDef {
@@ -584,13 +587,26 @@ impl OpDef {
     /// # Errors
     /// Those of the parameter struct, with the operator's name.
     pub fn parse(&self, attrs: &Attrs) -> Result<Params> {
-        let parse = |attrs: &Attrs| (self.parse)(attrs).map_err(|e| e.in_operator(self.name, self.name));
+        let parse = |attrs: &Attrs| {
+            let params = (self.parse)(attrs).and_then(|params| self.check_arity(&params).map(|()| params));
+            params.map_err(|e| e.in_operator(self.name, self.name))
+        };
         // Every variadic operator may be told its number of inputs, also one that does not list it among its parameters.
         let count = self.key_var_num_args();
         if count.is_empty() || !attrs.contains_key(count) || self.fields().iter().any(|f| f.name == count) {
             return parse(attrs);
         }
         parse(&attrs.iter().filter(|(k, _)| *k != count).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    /// Refuses numbers of inputs and outputs for which there would be no memory.
+    fn check_arity(&self, params: &Params) -> Result<()> {
+        let check = |what: &str, count: usize| {
+            let text = || format!("the parameters ask for {count} {what}; an operator has at most {MAX_ARITY}");
+            if count <= MAX_ARITY { Ok(()) } else { Err(Error::Param(text())) }
+        };
+        check("inputs", self.num_inputs(params).unwrap_or(0))?;
+        check("outputs", self.num_outputs(params))
     }
 
     /// Parses the attributes of a node in a file.

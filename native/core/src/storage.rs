@@ -24,11 +24,13 @@ mod foreign;
 mod operands;
 pub mod pages;
 mod pool;
+mod reserve;
 
 pub use chain::{Block, Blocks, Chain, ChainCall, Operand};
 use foreign::Origin;
 use pool::POOL;
 pub use pool::{memory_in_use, release_cached_memory};
+pub use reserve::{ReservingAllocator, reserve_in_use};
 
 pub use pages::ALIGN;
 

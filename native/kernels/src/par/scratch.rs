@@ -1,5 +1,6 @@
 //! Aligned memory for numbers, and the working memory that each thread keeps.
 
+use ferromx_core::memory::out_of_memory;
 use ferromx_core::storage::pages::{self, ALIGN};
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -32,7 +33,7 @@ unsafe impl Sync for Block {}
 impl Block {
     fn new(bytes: usize) -> Block {
         let memory = bytes.checked_add(ALIGN).and_then(pages::take);
-        let Some(memory) = memory else { panic!("there is no memory for a working buffer of {bytes} bytes") };
+        let Some(memory) = memory else { out_of_memory(bytes) };
         // SAFETY: the line before the bytes has room for their number and is aligned to 64.
         unsafe {
             memory.cast::<usize>().write(bytes);
@@ -68,8 +69,7 @@ pub struct AlignedVec<T> {
 impl<T: Plain> AlignedVec<T> {
     /// `len` zeros.
     ///
-    /// # Panics
-    /// When the size in bytes exceeds the address space.
+    /// Unwinds with an `OutOfMemory` if there is no memory for them.
     pub fn zeroed(len: usize) -> Self {
         AlignedVec { block: Block::new(len.saturating_mul(size_of::<T>())), len, element: PhantomData }
     }
@@ -101,8 +101,7 @@ thread_local! {
 /// The memory belongs to the thread and is used again by its next call; it grows to the largest length asked for, so
 /// that a computation that is repeated allocates nothing. Calls may be nested, each level has memory of its own.
 ///
-/// # Panics
-/// When the size in bytes exceeds the address space.
+/// Unwinds with an `OutOfMemory` if there is no memory for them.
 pub fn with_scratch<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let bytes = len.saturating_mul(size_of::<T>());
     // Without thread-local storage, that is while the thread ends, the buffer is used once.

@@ -5,7 +5,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef};
 use ferromx_core::storage::read_slice;
-use ferromx_core::{ensure, params};
+use ferromx_core::{ensure, memory, params};
 use zune_core::bytestream::ZCursor;
 use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
@@ -15,6 +15,9 @@ pub static OPS: &[&OpDef] = &[&CV_DECODE, &CV_READ];
 
 /// Larger pictures are refused, so that a small file cannot ask for all memory.
 const MAX_PIXELS: usize = 1 << 27;
+
+/// Memory that decoding takes at most: three samples and their coefficients of 16 bits, with room for the output.
+const DECODER_BYTES_PER_PIXEL: usize = 16;
 
 params! {
     /// Parameters of `_cvimdecode`.
@@ -140,7 +143,36 @@ fn check_size(format: &str, size: Option<(usize, usize)>) -> Result<(usize, usiz
             "a {format} picture of {width} x {height} pixels is refused: between 1 and {MAX_PIXELS} pixels are expected"
         )));
     }
+    memory::ensure_available(pixels * DECODER_BYTES_PER_PIXEL)?;
     Ok((width, height))
+}
+
+/// Scans that the frame of a JPEG image is made of: one in baseline files, some ten in progressive ones.
+fn num_scans(data: &[u8]) -> usize {
+    const START_OF_SCAN: u8 = 0xDA;
+    let (mut scans, mut at) = (0, 2);
+    // Segments are FF, a marker and a length that counts itself; the data of a scan ends at the next marker.
+    while let Some(&[prefix, marker, high, low]) = data.get(at..at + 4) {
+        if prefix != 0xFF || matches!(marker, 0x00 | 0x01 | 0xD0..=0xD7 | 0xFF) {
+            at += 1;
+            continue;
+        }
+        scans += usize::from(marker == START_OF_SCAN);
+        at += 2 + usize::from(u16::from_be_bytes([high, low])).max(2);
+    }
+    scans
+}
+
+/// Each scan visits all pixels, however few bytes it takes, so that a small file could keep the decoder busy for minutes.
+fn check_scans(scans: usize, pixels: usize, bytes: usize) -> Result<()> {
+    const PIXELS_PER_BYTE: usize = 1024;
+    if scans.saturating_mul(pixels) > MAX_PIXELS + PIXELS_PER_BYTE * bytes {
+        return Err(Error::Format(format!(
+            "a JPEG image of {pixels} pixels in {scans} scans and {bytes} bytes is refused, because such files serve to keep programs \
+             busy; save it as a baseline JPEG"
+        )));
+    }
+    Ok(())
 }
 
 fn options() -> DecoderOptions {
@@ -151,6 +183,7 @@ fn jpeg(data: &[u8], gray: bool) -> Result<Picture> {
     let mut decoder = zune_jpeg::JpegDecoder::new_with_options(ZCursor::new(data), options());
     decoder.decode_headers().map_err(|e| damaged("JPEG", e))?;
     let (width, height) = check_size("JPEG", decoder.dimensions())?;
+    check_scans(num_scans(data), width * height, data.len())?;
     let input = decoder.input_colorspace();
     let plain = input == Some(ColorSpace::Luma) || gray && input == Some(ColorSpace::YCbCr);
     let (space, channels) = if plain { (ColorSpace::Luma, 1) } else { (ColorSpace::RGB, 3) };
@@ -166,7 +199,7 @@ fn png(data: &[u8]) -> Result<Picture> {
     let info = reader.info();
     let (width, height) = check_size("PNG", Some((info.width as usize, info.height as usize)))?;
     let size = reader.output_buffer_size().ok_or_else(|| damaged("PNG", "its size is not known"))?;
-    let mut samples = vec![0; size];
+    let mut samples = memory::filled(0, size);
     let frame = reader.next_frame(&mut samples).map_err(|e| damaged("PNG", e))?;
     samples.truncate(frame.buffer_size());
     complete("PNG", Picture { width, height, channels: frame.color_type.samples(), samples })
@@ -251,5 +284,18 @@ mod tests {
         assert!(decoded(&huge, &[]).is_err());
         let e = Case::new(&CV_READ, &[("filename", "/does/not/exist.png")]).run1(&[]).unwrap_err().to_string();
         assert!(e.contains("exist.png"), "{e}");
+    }
+
+    #[test]
+    fn scans_are_counted_and_limited() {
+        let segment = |marker: u8, body: &[u8]| [&[0xff, marker, 0, body.len() as u8 + 2], body].concat();
+        // The application segment holds what looks like the start of a scan, the data of the first scan a stuffed byte and a restart.
+        let scans = [segment(0xda, &[1]), vec![7, 0xff, 0, 0xff, 0xd1, 9], segment(0xda, &[2]), vec![1, 2, 0xff, 0xd9]];
+        let data = [vec![0xff, 0xd8], segment(0xe1, &[0xff, 0xda, 0, 2]), scans.concat()].concat();
+        assert_eq!(num_scans(&data), 2);
+        assert_eq!(num_scans(&[0xff, 0xd8]), 0);
+        assert_eq!(check_scans(10, 12_000_000, 2_000_000), Ok(()));
+        let e = check_scans(10, 120_000_000, 300_000).unwrap_err().to_string();
+        assert!(e.contains("120000000 pixels in 10 scans and 300000 bytes"), "{e}");
     }
 }

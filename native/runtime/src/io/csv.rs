@@ -5,6 +5,7 @@ use std::fs;
 use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, NumDType, OpParams};
@@ -77,6 +78,7 @@ fn read(path: &str, example: &Shape, dtype: DType) -> Result<NDArray> {
     let mut rows = 0;
     for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
         let before = values.len();
+        memory::reserve(&mut values, line.len().div_ceil(2) + 1);
         for field in line.split(',') {
             values.push(
                 field

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::file_format;
+use ferromx_core::{file_format, memory};
 use ferromx_core::op::{Inputs, Stored};
 use ferromx_core::params::Attrs;
 use ferromx_ops::registry;
@@ -22,6 +22,9 @@ const MAX_DEPTH: usize = 32;
 
 /// Outputs that a node of a file may have at most.
 const MOST_OUTPUTS: u64 = 1 << 16;
+
+/// Memory that parsed JSON takes per character of its text at most: numbers of one digit in arrays take most.
+const JSON_BYTES_PER_CHARACTER: usize = 40;
 
 fn quote(text: &str) -> String {
     Value::from(text).to_string()
@@ -102,6 +105,7 @@ impl Symbol {
     /// Text that is no JSON or no graph, an unknown operator, parameters that do not parse, an input that is no earlier node. The
     /// message names the node.
     pub fn from_json(text: &str) -> Result<Symbol> {
+        memory::ensure_available(text.len().saturating_mul(JSON_BYTES_PER_CHARACTER))?;
         let root: Value = serde_json::from_str(text).map_err(|e| {
             Error::Format(format!("the symbol file is no complete JSON: {e}; save it again or download it anew"))
         })?;
@@ -116,9 +120,11 @@ impl Symbol {
         }
         let list = root["nodes"].as_array().ok_or_else(|| bad("the field 'nodes' is missing"))?;
         let mut nodes: Vec<Symbol> = Vec::with_capacity(list.len());
+        let outputs = outputs_of_nodes(root, list.len());
         for (i, raw) in list.iter().enumerate() {
+            memory::check()?;
             let name = raw["name"].as_str().ok_or_else(|| bad(format!("node {i} has no name")))?;
-            let node = read_node(raw, name, version, &nodes, depth, outputs_of(root, i)).map_err(|e| {
+            let node = read_node(raw, name, version, &nodes, depth, outputs[i]).map_err(|e| {
                 let message = format!("node {i} '{name}' of the symbol file: {e}");
                 match e.cause() {
                     Some(cause) => Error::Foreign { message, cause: cause.clone() },
@@ -156,18 +162,26 @@ fn whole(node: Node) -> Symbol {
     Symbol { outputs: (0..node.num_outputs() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
 }
 
-/// The number of outputs of node `i`, as `node_row_ptr` tells it, else the largest number that anything refers to.
-fn outputs_of(root: &Value, i: usize) -> usize {
-    let row = |i: usize| root["node_row_ptr"][i].as_u64();
-    if let (Some(begin), Some(end)) = (row(i), row(i + 1))
-        && (begin + 1..=begin + MOST_OUTPUTS).contains(&end)
-    {
-        return (end - begin) as usize;
-    }
+/// The number of outputs of each node, as `node_row_ptr` tells it, else the largest index that anything refers to plus one.
+fn outputs_of_nodes(root: &Value, num_nodes: usize) -> Vec<usize> {
+    let mut counts = vec![1u64; num_nodes];
     let inputs = root["nodes"].as_array().into_iter().flatten().filter_map(|node| node["inputs"].as_array()).flatten();
-    let heads = root["heads"].as_array().into_iter().flatten();
-    let of_node = inputs.chain(heads).filter(|e| e[0].as_u64() == Some(i as u64)).filter_map(|e| e[1].as_u64());
-    (of_node.max().unwrap_or(0).min(MOST_OUTPUTS - 1) + 1) as usize
+    for entry in inputs.chain(root["heads"].as_array().into_iter().flatten()) {
+        if let (Some(node), Some(index)) = (entry[0].as_u64(), entry[1].as_u64())
+            && let Some(count) = counts.get_mut(node as usize)
+        {
+            *count = (*count).max(index.min(MOST_OUTPUTS - 1) + 1);
+        }
+    }
+    let row_ptr = root["node_row_ptr"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (count, row) in counts.iter_mut().zip(row_ptr.windows(2)) {
+        if let (Some(begin), Some(end)) = (row[0].as_u64(), row[1].as_u64())
+            && end.checked_sub(begin).is_some_and(|n| (1..=MOST_OUTPUTS).contains(&n))
+        {
+            *count = end - begin;
+        }
+    }
+    counts.into_iter().map(|count| count as usize).collect()
 }
 
 fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usize, outputs: usize) -> Result<Symbol> {
@@ -262,5 +276,26 @@ mod tests {
         assert!(error(&text.replace("Flatten", "Flattn")).contains("node 1 'f' of the symbol file: operator 'Flattn'"));
         assert!(error(&text.replace("[[0, 0, 0]]", "[[1, 0, 0]]")).contains("before it is defined"));
         assert!(error("{}").contains("'nodes' is missing"));
+    }
+
+    #[test]
+    fn outputs_are_counted_by_rows_or_by_references() {
+        let root = |rows: &str| -> Value {
+            serde_json::from_str(&format!(
+                r#"{{"nodes": [{{"inputs": []}}, {{"inputs": [[0, 0]]}}, {{"inputs": [[1, 2], [9, 1]]}}], "heads": [[2, 1]]{rows}}}"#
+            ))
+            .unwrap()
+        };
+        assert_eq!(outputs_of_nodes(&root(""), 3), [1, 3, 2]);
+        assert_eq!(outputs_of_nodes(&root(r#", "node_row_ptr": [0, 1, 5, 6]"#), 3), [1, 4, 1]);
+        assert_eq!(outputs_of_nodes(&root(r#", "node_row_ptr": [5, 1, 99999999]"#), 3), [1, 3, 2]);
+    }
+
+    #[test]
+    fn numbers_of_inputs_and_outputs_are_limited() {
+        for (op, key) in [("Concat", "num_args"), ("SliceChannel", "num_outputs"), ("add_n", "num_args")] {
+            let e = Symbol::op(op, "n", &[], &[(key, "1000000000")]).map(|_| ()).unwrap_err().to_string();
+            assert!(e.contains("1000000000") && e.contains("at most"), "{op}: {e}");
+        }
     }
 }

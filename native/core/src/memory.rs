@@ -1,0 +1,92 @@
+//! Vectors whose length input decides, and what happens when there is no memory for them.
+//!
+//! A `vec![]` that cannot be allocated ends the process. The functions here unwind with an [`OutOfMemory`] instead, which the C and JNI
+//! faces turn into [`Error::OutOfMemory`], so that kernels need no `Result` for working memory.
+
+use std::panic::resume_unwind;
+
+use crate::error::{Error, Result};
+use crate::storage::reserve_in_use;
+
+/// What unwinds where memory is missing: the number of bytes that were asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OutOfMemory(pub usize);
+
+/// Unwinds with an [`OutOfMemory`]. The panic hook is not called: a backtrace would need memory.
+pub fn out_of_memory(bytes: usize) -> ! {
+    resume_unwind(Box::new(OutOfMemory(bytes)))
+}
+
+/// An empty vector with room for `len` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+pub fn with_capacity<T>(len: usize) -> Vec<T> {
+    let mut vector = Vec::new();
+    reserve(&mut vector, len);
+    vector
+}
+
+/// `len` copies of a value. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
+    let mut vector = with_capacity(len);
+    vector.resize(len, value);
+    vector
+}
+
+/// A vector of the elements of an iterator that knows how many it has. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+pub fn collected<T>(elements: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut vector = with_capacity(elements.len());
+    vector.extend(elements);
+    vector
+}
+
+/// A copy of a slice. Unwinds with an [`OutOfMemory`] if there is no memory for it.
+pub fn copied<T: Copy>(slice: &[T]) -> Vec<T> {
+    let mut vector = with_capacity(slice.len());
+    vector.extend_from_slice(slice);
+    vector
+}
+
+/// Makes room for `more` elements. Unwinds with an [`OutOfMemory`] if there is no memory for them.
+pub fn reserve<T>(vector: &mut Vec<T>, more: usize) {
+    if vector.try_reserve(more).is_err() {
+        out_of_memory(vector.len().saturating_add(more).saturating_mul(size_of::<T>()));
+    }
+}
+
+/// An error unless this many bytes can be allocated now. Parsers whose own allocations cannot fail call it with an estimate of what
+/// they will take.
+pub fn ensure_available(bytes: usize) -> Result<()> {
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory(bytes))
+}
+
+/// An error if the system ran out of memory since small allocations came from the reserve. Loops that build many small objects from
+/// input call it once per object.
+pub fn check() -> Result<()> {
+    match reserve_in_use() {
+        0 => Ok(()),
+        bytes => Err(Error::OutOfMemory(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_impossible_length_unwinds_with_the_number_of_bytes() {
+        let caught = std::panic::catch_unwind(|| filled(0u32, isize::MAX as usize / 4)).unwrap_err();
+        assert_eq!(caught.downcast_ref(), Some(&OutOfMemory(isize::MAX as usize / 4 * 4)));
+    }
+
+    #[test]
+    fn what_exceeds_the_address_space_is_not_available() {
+        assert_eq!(ensure_available(usize::MAX), Err(Error::OutOfMemory(usize::MAX)));
+        assert_eq!(ensure_available(1 << 20), Ok(()));
+    }
+
+    #[test]
+    fn vectors_hold_what_was_asked_for() {
+        assert_eq!(filled(7u8, 3), [7, 7, 7]);
+        assert_eq!(collected((0..3).map(|i| i * i)), [0, 1, 4]);
+        assert_eq!(copied(&[1.5f32, 2.0]), [1.5, 2.0]);
+    }
+}
