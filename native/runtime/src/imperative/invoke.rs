@@ -49,15 +49,17 @@ pub fn invoke_with(
 ) -> Result<()> {
     let locate = |e| op.locate(e, op.title(), inputs.len());
     let context = prepare(op, context, inputs, outputs).map_err(locate)?;
-    if let Forward::Dynamic(_) = op.def.forward {
+    let random = random::device(context);
+    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random, cache, context };
+    if let Forward::Dynamic(f) = op.def.forward {
         // The shapes of the outputs depend on the content of the inputs.
         inputs.iter().try_for_each(failures::wait)?;
-        return execute(op, context, inputs, outputs, is_train, cache).map_err(locate);
+        let made = f(&OpCtx { cache: None, ..ctx }, inputs);
+        return made.and_then(|made| place_dynamic(made, outputs)).map_err(locate);
     }
+    let outputs: &[NDArray] = outputs;
     let written = outputs.iter().chain(op.mutated().iter().filter_map(|i| inputs.get(*i)));
-    failures::run(inputs, written, || {
-        execute(op, context, inputs, &mut outputs.clone(), is_train, cache).map_err(locate)
-    })
+    failures::run(inputs, written, || execute(op, &ctx, inputs, outputs).map_err(locate))
 }
 
 /// Checks a call, adds the outputs that are missing as far as their shapes can be inferred, and returns the device.
@@ -87,25 +89,17 @@ fn prepare(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut
     Ok(context)
 }
 
-/// Runs the operator; all outputs are there unless their shapes depend on the content of the inputs.
-fn execute(
-    op: &OpCall,
-    context: Context,
-    inputs: &[NDArray],
-    outs: &mut Arrays,
-    is_train: bool,
-    cache: Option<&Cache>,
-) -> Result<()> {
+/// Runs an operator whose outputs are all there.
+fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
     let def = op.def;
-    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache, context };
-    let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(context.device_type)? {
+    let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(ctx.context.device_type)? {
         Forward::Kernel(kernel) => (kernel, op.mutated()),
         Forward::View => (copy_kernel, &[]),
-        Forward::Dynamic(f) => return place_dynamic(f(&OpCtx { cache: None, ..ctx }, inputs)?, outs),
-        Forward::Host(f) => return run_host(f, &ctx, inputs, outs),
+        Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
+        Forward::Host(f) => return run_host(f, ctx, inputs, outs),
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
-    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, is_train, context)
+    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, ctx.is_train, ctx.context)
 }
 
 /// Checks the number of inputs.
