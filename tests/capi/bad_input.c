@@ -100,7 +100,7 @@ static void wrong_sizes_and_codes(void) {
           "no/such/file");
   REFUSED(MXNDArrayLoadFromRawBytes(numbers, 3, &out), "");
   REFUSED(MXNDArraySetGradState(array, 1), "MXAutogradMarkVariables");
-  REFUSED(MXAutogradBackward(1, &array, NULL, 0), "not part of a recorded computation");
+  REFUSED(MXAutogradBackward(1, &array, NULL, 0), "not in a computational graph");
   OK(MXNDArrayFree(array));
 }
 

@@ -79,7 +79,8 @@ pub enum Error {
     },
     /// A gradient was asked for where there is none.
     #[error(
-        "operator {0} is not differentiable: put BlockGrad before it or request no gradient (grad_req null) for its inputs"
+        "Operator {0} is non-differentiable because it didn't register FGradient attribute: put BlockGrad before it or request no \
+         gradient (grad_req null) for its inputs"
     )]
     NotDifferentiable(String),
     /// A file or buffer that is not what it should be.

@@ -48,6 +48,17 @@ impl ShapeIo<'_> {
         assign(&mut self.outs[i], shape, "output", i)
     }
 
+    /// Input `i` and output `k` have one shape: each takes over what is known of the other.
+    ///
+    /// # Errors
+    /// [`Error::ShapeInconsistent`] where both are known and differ.
+    pub fn tie(&mut self, i: usize, k: usize) -> Result<()> {
+        let input = self.ins[i].clone();
+        self.assign_out(k, &input)?;
+        let output = self.outs[k].clone();
+        self.assign_in(i, &output)
+    }
+
     /// Checks the number of inputs, as `expected` names them.
     pub fn expect_inputs(&self, expected: &[&str]) -> Result<()> {
         crate::ensure!(

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::Forward;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
-use ferromx_runtime::executor::{Bound, Executor};
+use ferromx_runtime::executor::{Bound, Executor, is_dynamic};
 
 use crate::error::{Error, Result};
 use crate::import::{self, ImportOptions, Imported, NumpyShapes};
@@ -15,10 +14,7 @@ use crate::ir::Model;
 
 /// Whether a graph can be planned: no operator's shape depends on data.
 pub fn can_be_planned(imported: &Imported) -> bool {
-    let dynamic = |n: &std::sync::Arc<ferromx_runtime::symbol::Node>| {
-        n.op.as_ref().is_some_and(|op| matches!(op.def.forward, Forward::Dynamic(_)))
-    };
-    !imported.symbol.nodes().iter().any(dynamic)
+    !is_dynamic(&imported.symbol)
 }
 
 /// Binds an imported model to inputs, for inference.
@@ -45,7 +41,7 @@ pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> R
     let _numpy = NumpyShapes::set();
     let executor = bind(imported, inputs)?;
     executor.forward(false)?;
-    Ok(executor.outputs().to_vec())
+    Ok(executor.output_tensors().iter().map(|y| y.array()).collect::<Result<_, _>>()?)
 }
 
 /// How a model was run.

@@ -136,10 +136,11 @@ impl Predictor {
     ///
     /// # Errors
     /// There are fewer.
-    pub fn output(&self, index: usize) -> Result<&NDArray> {
-        let outputs = self.executor.outputs();
-        outputs.get(index).ok_or_else(|| {
+    pub fn output(&self, index: usize) -> Result<NDArray> {
+        let outputs = self.executor.output_tensors();
+        let output = outputs.get(index).ok_or_else(|| {
             Error::NotFound(format!("output {index} was asked for, but the network has {}", outputs.len()))
-        })
+        })?;
+        output.array()
     }
 }

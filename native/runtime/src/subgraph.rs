@@ -8,7 +8,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 
-use crate::executor::{Bound, Executor};
+use crate::executor::{Bound, Executor, no_plan};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
 use crate::symbol::Symbol;
@@ -83,6 +83,9 @@ impl Subgraph for Inner {
             bound.args.push(array.clone());
             bound.grads.push(grad.as_ref().map(|(array, _)| array.clone()));
             bound.reqs.push(grad.as_ref().map_or(Req::Null, |(_, req)| *req));
+        }
+        if let Some(node) = self.symbol.nodes().iter().find(|n| n.op.as_ref().is_some_and(|op| op.is_dynamic())) {
+            return Err(no_plan(node.op.as_ref().map_or("", |op| op.name), &node.name));
         }
         Ok(Box::new(Planned(Executor::bind(&self.symbol, context, bound, None)?)))
     }

@@ -6,7 +6,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::storage::Req;
 use ferromx_runtime::graph::op_call;
-use ferromx_runtime::imperative::{self, GradientRequest, Tensor};
+use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor};
 
 /// The operators of one input whose gradients MXNet 1.9.1 differentiates again.
 const UNARY: &[&str] = &[
@@ -159,7 +159,7 @@ fn sum_of_squares(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])
     let previous = imperative::set_recording(true);
     let y = run(op, attrs, &xs);
     let y = run("square", &[], &[y]);
-    let grads = imperative::backward(&[y], &[], &xs, true, true).unwrap();
+    let grads = imperative::backward(&[y], &[], &xs, Keep::Gradients, true).unwrap();
     imperative::set_recording(true);
     let mut total: Option<Arc<Tensor>> = None;
     for grad in grads {
@@ -176,7 +176,7 @@ fn sum_of_squares(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])
 
 fn check(op: &str, attrs: &[(&str, &str)], inputs: &[(Vec<f64>, &[i64])]) {
     let (total, xs) = sum_of_squares(op, attrs, inputs);
-    imperative::backward(&[total], &[], &[], false, true).unwrap();
+    imperative::backward(&[total], &[], &[], Keep::Nothing, true).unwrap();
     for (k, x) in xs.iter().enumerate() {
         let got = values(&x.grad().unwrap());
         for (i, got) in got.iter().enumerate() {

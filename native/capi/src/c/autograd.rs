@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use ferromx_core::error::Result;
 use ferromx_core::storage::Req;
-use ferromx_runtime::imperative::{self, GradientRequest};
+use ferromx_runtime::imperative::{self, GradientRequest, Keep, deferring};
 
 use super::args::{id, optional, put, raw, slice, tensors};
 use super::guard;
@@ -12,10 +12,11 @@ use super::ret::{Ret, put_handle};
 use super::types::{NDArrayHandle, SymbolHandle};
 use crate::handle::{insert_symbol, insert_tensor, tensor};
 
-fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, is_train: bool) -> Result<()> {
+fn backward(n: u32, heads: *mut NDArrayHandle, head_grads: *mut NDArrayHandle, retain_graph: bool) -> Result<()> {
     let heads = tensors(heads, n as usize, "output_handles")?;
     let head_grads = optional(head_grads, n as usize, |h| tensor(id(h)))?;
-    imperative::backward(&heads, &head_grads, &[], false, is_train)?;
+    let keep = if retain_graph { Keep::Graph } else { Keep::Nothing };
+    deferring(|| imperative::backward(&heads, &head_grads, &[], keep, true))?;
     Ok(())
 }
 
@@ -70,8 +71,8 @@ pub extern "C" fn MXAutogradMarkVariables(
     })
 }
 
-/// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. What
-/// was recorded lives as long as its arrays, whatever `retain_graph` is.
+/// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. Unless
+/// `retain_graph` is set, what was recorded is freed, and a second pass over it is an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradBackward(
     num_output: u32,
@@ -79,10 +80,7 @@ pub extern "C" fn MXAutogradBackward(
     ograd_handles: *mut NDArrayHandle,
     retain_graph: c_int,
 ) -> c_int {
-    guard(|| {
-        let _ = retain_graph;
-        backward(num_output, output_handles, ograd_handles, true)
-    })
+    guard(|| backward(num_output, output_handles, ograd_handles, retain_graph != 0))
 }
 
 /// As `MXAutogradBackward`; with variables, their gradients are returned instead: new handles, which the caller frees, and their
@@ -102,12 +100,16 @@ pub extern "C" fn MXAutogradBackwardEx(
     grad_stypes: *mut *mut c_int,
 ) -> c_int {
     guard(|| {
-        let _ = retain_graph;
+        let keep = match (create_graph, retain_graph) {
+            (0, 0) => Keep::Nothing,
+            (0, _) => Keep::Graph,
+            _ => Keep::Gradients,
+        };
         let n = num_output as usize;
         let heads = tensors(output_handles, n, "output_handles")?;
         let head_grads = optional(ograd_handles, n, |h| tensor(id(h)))?;
         let variables = tensors(var_handles, num_variables as usize, "var_handles")?;
-        let gradients = imperative::backward(&heads, &head_grads, &variables, create_graph != 0, is_train != 0)?;
+        let gradients = deferring(|| imperative::backward(&heads, &head_grads, &variables, keep, is_train != 0))?;
         if num_variables == 0 {
             return Ok(());
         }
@@ -123,7 +125,7 @@ pub extern "C" fn MXAutogradBackwardEx(
 /// As `MXAutogradBackward` with gradients of ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXAutogradComputeGradient(num_output: u32, output_handles: *mut NDArrayHandle) -> c_int {
-    guard(|| backward(num_output, output_handles, std::ptr::null_mut(), true))
+    guard(|| backward(num_output, output_handles, std::ptr::null_mut(), false))
 }
 
 /// Makes a symbol of the recorded computation of an array.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
-use ferromx_runtime::imperative::{CachedOp, Tensor};
+use ferromx_runtime::imperative::{CachedOp, Tensor, deferring};
 
 use super::args::{count, id, pairs, put, raw, tensors};
 use super::guard;
@@ -88,7 +88,7 @@ pub extern "C" fn MXInvokeCachedOp(
     num_outputs: *mut c_int,
     outputs: *mut *mut NDArrayHandle,
 ) -> c_int {
-    guard(|| invoke(handle, (inputs, num_inputs), (outputs, num_outputs)).map(|_| ()))
+    guard(|| deferring(|| invoke(handle, (inputs, num_inputs), (outputs, num_outputs))).map(|_| ()))
 }
 
 /// As `MXInvokeCachedOp`, and gives the storage types of the outputs (0, dense), valid until the next call on this thread.
@@ -102,7 +102,7 @@ pub extern "C" fn MXInvokeCachedOpEx(
     out_stypes: *mut *const c_int,
 ) -> c_int {
     guard(|| {
-        let types = invoke(handle, (inputs, num_inputs), (outputs, num_outputs))?;
+        let types = deferring(|| invoke(handle, (inputs, num_inputs), (outputs, num_outputs)))?;
         put(out_stypes, types, "out_stypes")
     })
 }

@@ -249,10 +249,10 @@ pub extern "C" fn MXExecutorOutputs(handle: ExecutorHandle, out_size: *mut u32, 
     guard(|| {
         let executor = executor(id(handle))?;
         let mut ret = Ret::new();
-        let outputs = executor.stored_outputs();
+        let outputs = executor.output_tensors();
         put(out_size, outputs.len() as u32, "out_size")?;
         put(out, std::ptr::null_mut(), "out")?;
-        put(out, ret.arrays(outputs.iter().map(Some)), "out")?;
+        put(out, ret.list(outputs.into_iter().map(|y| raw(insert_tensor(y))).collect()), "out")?;
         ret.keep("MXExecutorOutputs");
         Ok(())
     })

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use ferromx_core::error::Result;
 use ferromx_core::file_format::{self, Loaded};
-use ferromx_runtime::imperative::Tensor;
+use ferromx_runtime::imperative::{self, Tensor};
 
 use super::args::{id, put, raw, slice, stored, text, texts};
 use super::guard;
@@ -41,6 +41,7 @@ pub extern "C" fn MXNDArraySave(
 ) -> c_int {
     guard(|| {
         let arrays = stored(args, num_args as usize, "args")?;
+        arrays.iter().filter_map(|a| a.dense().ok()).try_for_each(imperative::wait)?;
         let names = if keys.is_null() { Vec::new() } else { texts(keys, num_args as usize, "keys")? };
         file_format::save(&text(fname, "fname")?, &arrays, &names)
     })

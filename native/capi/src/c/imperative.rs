@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 use ferromx_core::error::Result;
-use ferromx_runtime::imperative::{self, Tensor, Tensors};
+use ferromx_runtime::imperative::{self, Tensor, Tensors, deferring};
 
 use super::args::{count, get, id, pairs, put, tensors};
 use super::guard;
@@ -69,7 +69,10 @@ pub extern "C" fn MXImperativeInvoke(
     param_vals: *mut *const c_char,
 ) -> c_int {
     guard(|| {
-        invoke(creator, (inputs, num_inputs), (outputs, num_outputs), (param_keys, param_vals, num_params)).map(|_| ())
+        deferring(|| {
+            invoke(creator, (inputs, num_inputs), (outputs, num_outputs), (param_keys, param_vals, num_params))
+        })
+        .map(|_| ())
     })
 }
 
@@ -87,8 +90,9 @@ pub extern "C" fn MXImperativeInvokeEx(
     out_stypes: *mut *const c_int,
 ) -> c_int {
     guard(|| {
-        let types =
-            invoke(creator, (inputs, num_inputs), (outputs, num_outputs), (param_keys, param_vals, num_params))?;
+        let types = deferring(|| {
+            invoke(creator, (inputs, num_inputs), (outputs, num_outputs), (param_keys, param_vals, num_params))
+        })?;
         put(out_stypes, types, "out_stypes")
     })
 }

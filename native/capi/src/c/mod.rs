@@ -51,12 +51,24 @@ fn called<F>() -> &'static str {
     path.strip_suffix("::{{closure}}").unwrap_or(path).rsplit("::").next().unwrap_or(path)
 }
 
+/// Python's front end takes the class of its exception from the first word of the message.
+fn class_first(message: String) -> String {
+    let class = ["IndexError: ", "TypeError: ", "ValueError: "].into_iter().find_map(|class| {
+        let at = message.find(class)?;
+        (message.starts_with("Error in operator ") && message[..at].ends_with(": ")).then_some((class, at))
+    });
+    match class {
+        Some((class, at)) => format!("{class}{}{}", &message[..at], &message[at + class.len()..]),
+        None => message,
+    }
+}
+
 /// Runs the body of an exported function; errors and panics become -1 and a message.
 pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
     let _measured = profiler::api(|| called::<F>().into());
     let message = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,
-        Ok(Err(e)) => e.to_string(),
+        Ok(Err(e)) => class_first(e.to_string()),
         Err(payload) => crate::guard::panic_message(payload.as_ref()),
     };
     // Zero bytes cannot be part of a C string.

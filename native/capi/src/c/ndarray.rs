@@ -6,6 +6,7 @@ use ferromx_core::context::Context;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::Array;
 use ferromx_runtime::imperative::{self, Tensor};
 use ferromx_runtime::{arrays, semantics};
 
@@ -260,31 +261,47 @@ pub extern "C" fn MXNDArrayGetData(handle: NDArrayHandle, out_pdata: *mut *mut c
 /// Copies `size` elements, all of them, to the caller's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCopyToCPU(handle: NDArrayHandle, data: *mut c_void, size: usize) -> c_int {
-    guard(|| copy_to(&array(handle)?, data, size))
+    guard(|| {
+        let array = array(handle)?;
+        imperative::wait(&array)?;
+        copy_to(&array, data, size)
+    })
 }
 
 /// Copies `size` elements, as many as the array has, from the caller's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArraySyncCopyFromCPU(handle: NDArrayHandle, data: *const c_void, size: usize) -> c_int {
-    guard(|| copy_from(&array(handle)?, data, size))
+    guard(|| {
+        let array = array(handle)?;
+        imperative::wait(&array)?;
+        copy_from(&array, data, size)
+    })
 }
 
-/// Waits until the array can be read. Operators have finished when their call returns, so it always can.
+/// Operators have finished when their call returns; reports, once, that one on which the array depends has failed.
+fn wait(handle: NDArrayHandle) -> Result<()> {
+    match tensor(id(handle))?.stored() {
+        Ok(Array::Dense(array)) => imperative::wait(&array),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the array can be read. Fails, once, if an operator on which it depends has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayWaitToRead(handle: NDArrayHandle) -> c_int {
-    guard(|| tensor(id(handle)).map(|_| ()))
+    guard(|| wait(handle))
 }
 
-/// Waits until the array can be written, which it always can.
+/// Waits until the array can be written. Fails as `MXNDArrayWaitToRead` does.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayWaitToWrite(handle: NDArrayHandle) -> c_int {
-    guard(|| tensor(id(handle)).map(|_| ()))
+    guard(|| wait(handle))
 }
 
-/// Waits for all operators. They have finished when their call returns.
+/// Waits for all operators. Fails if one has failed of which no wait has reported it.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXNDArrayWaitAll() -> c_int {
-    guard(|| Ok(()))
+    guard(imperative::wait_all)
 }
 
 /// Gives the gradient array of a marked variable, or null. The caller frees the handle.

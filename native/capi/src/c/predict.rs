@@ -171,7 +171,8 @@ pub extern "C" fn MXPredGetOutputShape(
 ) -> c_int {
     guard(|| {
         let predictor = predictor(id(handle))?;
-        let shape = predictor.output(index as usize)?.shape();
+        let output = predictor.output(index as usize)?;
+        let shape = output.shape();
         let dims = shape.dims().iter().map(|d| u32::from_i64(*d)).collect::<Result<Vec<_>>>()?;
         let mut ret = Ret::new();
         put(shape_ndim, dims.len() as u32, "shape_ndim")?;

@@ -114,7 +114,8 @@ native! {
     }
 
     fn Java_org_apache_mxnet_LibInfo_executorOutputs(env, handle: jlong) -> JLongArray<'l> {
-        let handles: Vec<jlong> = executor(handle as u64)?.outputs().iter().map(wrap).collect();
+        let outputs = executor(handle as u64)?.output_tensors();
+        let handles: Vec<jlong> = outputs.into_iter().map(|y| insert_tensor(y) as jlong).collect();
         new_longs(env, &handles)
     }
 

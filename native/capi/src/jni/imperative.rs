@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ferromx_core::error::Error;
 use ferromx_core::storage::Req;
-use ferromx_runtime::imperative::{self, GradientRequest, Tensor, Tensors};
+use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor, Tensors};
 use jni::Env;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString};
 use jni::sys::{jboolean, jdouble, jlong};
@@ -115,10 +115,9 @@ native! {
     fn Java_org_apache_mxnet_LibInfo_autogradBackward(
         env, heads: JLongArray<'l>, head_gradients: JLongArray<'l>, retain_graph: jboolean, is_train: jboolean)
     {
-        // The tape lives as long as arrays that are on it, so there is nothing to release early.
-        let _ = retain_graph;
+        let keep = if retain_graph { Keep::Graph } else { Keep::Nothing };
         let (heads, gradients) = heads_of(env, &heads, &head_gradients)?;
-        imperative::backward(&heads, &gradients, &[], false, is_train)?;
+        imperative::backward(&heads, &gradients, &[], keep, is_train)?;
         Ok(())
     }
 
@@ -131,7 +130,8 @@ native! {
         if variables.is_empty() {
             return Err(Error::value("no variables were given: say with respect to which arrays gradients are wanted").into());
         }
-        let made = imperative::backward(&heads, &gradients, &variables, create_graph, is_train)?;
+        let keep = if create_graph { Keep::Gradients } else { Keep::Graph };
+        let made = imperative::backward(&heads, &gradients, &variables, keep, is_train)?;
         let handles: Vec<jlong> = made.into_iter().map(|t| insert_tensor(t) as jlong).collect();
         new_longs(env, &handles)
     }

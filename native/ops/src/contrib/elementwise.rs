@@ -3,6 +3,7 @@
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpDef, arg};
+use ferromx_core::sparse::StorageType;
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{LaneFn, map};
 use ferromx_kernels::zip::zip;
@@ -73,7 +74,11 @@ pub static QUADRATIC: OpDef = OpDef::new("_contrib_quadratic")
         Ok(vec![Some(g.mul(n.ograds[0], slope)?)])
     }))
     .inplace(&[(0, 0)])
-    .pointwise();
+    .pointwise()
+    .sparse(
+        |p, ins, _| (ins[0] == StorageType::Csr && p.get::<QuadraticParam>().c == 0.0).then_some(StorageType::Csr),
+        crate::sparse::on_values,
+    );
 
 /// The gradient of the former.
 pub static BACKWARD_QUADRATIC: OpDef = OpDef::new("_contrib_backward_quadratic")

@@ -5,10 +5,12 @@ use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
-use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
+use ferromx_core::ndarray::NDArray;
+use ferromx_core::op::{ArgDef, OpCtx, OpDef, SparseCall, arg};
 use ferromx_core::params::{AnyDType, NumDType, Params};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{In, Out};
+use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::storage::{In, Out, Req, call_once};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{self, Src};
 use ferromx_kernels::{lane_fn, par};
@@ -58,7 +60,18 @@ pub static COPY_TO: OpDef = OpDef::new("_copyto")
         _ => Ok(()),
     })
     .forward(cast)
-    .grad(Grad::Kernel(Backward::new(cast), None));
+    .grad(Grad::Kernel(Backward::new(cast), None))
+    .sparse(|_, ins, out| (ins[0] != StorageType::Default && out == Some(ins[0])).then_some(ins[0]), cast_values);
+
+/// A copy of a sparse array with stored values of the given array's type.
+fn cast_values(call: &SparseCall<'_>) -> Result<Vec<Array>> {
+    let a = call.ins[0].sparse()?;
+    let values = a.parts()?.data;
+    let dtype = call.outs.first().map_or(a.dtype(), Array::dtype);
+    let converted = NDArray::empty(values.shape(), dtype, values.context())?;
+    call_once(&[&values], &[(&converted, Req::Write)], |ins, outs| cast(call.ctx, ins, outs))?;
+    Ok(vec![a.with_values(converted)?.into()])
+}
 
 pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .aliases(&["_sparse_stop_gradient", "stop_gradient"])
@@ -81,7 +94,16 @@ pub static IDENTITY_LIKE: OpDef = OpDef::new("_identity_with_attr_like_rhs")
     .inputs(&[arg("lhs", "The array to copy."), arg("rhs", "The array whose shape and type lhs has.")])
     .forward(copy)
     .grad(Grad::Compose(|_, n| Ok(vec![Some(n.ograds[0]), None])))
-    .inplace(&[(0, 0)]);
+    .inplace(&[(0, 0)])
+    .sparse(
+        |_, ins, _| (ins[1] != StorageType::Default).then_some(ins[1]),
+        |call| {
+            Ok(vec![match &call.ins[0] {
+                Array::Sparse(a) if a.storage_type() == call.storage_type => a.to_context(a.context())?.into(),
+                other => crate::sparse::cast::cast(other, call.storage_type)?,
+            }])
+        },
+    );
 
 /// The output is the first input.
 pub fn copy(_: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Elements and slices at coordinates: `gather_nd`, `scatter_nd`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
@@ -9,7 +9,7 @@ use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
-use ferromx_kernels::index;
+use ferromx_kernels::index::{self, BadIndex};
 use ferromx_kernels::map::Arith;
 
 use super::{bad_index, data_dtype, index_type, no_gradient};
@@ -58,8 +58,13 @@ fn leading(indices: &Shape, index_rank: usize, rank: usize) -> Result<Option<usi
 /// The numbers of the rows that the coordinates mean, and the size of these rows.
 fn rows_nd(ctx: &OpCtx<'_>, indices: &In<'_>, dims: &[usize]) -> Result<(Vec<usize>, usize)> {
     let (outer, inner) = dims.split_at(indices.shape().dim(0) as usize);
-    let rows = index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(bad_index))?;
+    let rows = index_type!(ctx, indices.dtype(), |I| index::rows_nd(indices.slice::<I>()?, outer).map_err(outside))?;
     Ok((rows, inner.iter().product()))
+}
+
+/// MXNet's error, which its Python front end knows by the first word.
+fn outside(e: BadIndex) -> Error {
+    Error::Value(format!("IndexError: {}", bad_index(e)))
 }
 
 /// Inputs: the gradient, the coordinates. Outputs: gradients of the data and of the coordinates.

@@ -64,8 +64,8 @@ pub static INDEX_COPY: OpDef = OpDef::new("_contrib_index_copy")
         arg("new_tensor", "The new rows, of shape (m, ...)."),
     ])
     .shape(|_, io| {
+        io.tie(0, 0)?;
         let old = io.ins[0].clone();
-        io.assign_out(0, &old)?;
         let (Some(rank), Some(_)) = (old.ndim(), io.ins[1].ndim()) else { return Ok(()) };
         ensure!(io.ins[1].ndim() == Some(1), "index_vector must be a vector, but has shape {}", io.ins[1]);
         ensure!(rank > 0, "old_tensor must have one axis or more");
@@ -198,8 +198,7 @@ pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
             }
         });
         Ok(())
-    })
-    .grad(Grad::Zero);
+    });
 
 pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
     .doc(
@@ -236,7 +235,6 @@ pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
             Ok(())
         }, d => Err(ctx.unsupported(d, NUMERIC)))
     })
-    .grad(Grad::Zero)
     .inplace(&[(1, 0)]);
 
 #[cfg(test)]

@@ -38,9 +38,11 @@ pub static RAVEL_MULTI_INDEX: OpDef = OpDef::new("_ravel_multi_index")
     .shape(|p, io| {
         let p = p.get::<RavelParam>();
         let axes = inner_lengths(p)?.len() + 1;
-        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+        let rank = io.ins[0].ndim().or(io.outs[0].ndim().map(|rank| rank + 1));
+        let Some(rank) = rank else { return Ok(()) };
         ensure!(rank == 2, "the coordinates must have shape (d, n), not {}", io.ins[0]);
-        io.assign_in(0, &Shape::new(&[axes as i64, -1]))?;
+        let n = io.outs[0].dim(0);
+        io.assign_in(0, &Shape::new(&[axes as i64, n]))?;
         let n = io.ins[0].dim(1);
         io.assign_out(0, &Shape::new(&[n]))
     })
@@ -63,6 +65,10 @@ pub static UNRAVEL_INDEX: OpDef = OpDef::new("_unravel_index")
     .params::<RavelParam>()
     .shape(|p, io| {
         let axes = inner_lengths(p.get())?.len() as i64 + 1;
+        if let [_, numbers @ ..] = io.outs[0].dims() {
+            let numbers = Shape::new(numbers);
+            io.assign_in(0, &numbers)?;
+        }
         if !io.ins[0].ndim_is_known() {
             return Ok(());
         }

@@ -6,6 +6,7 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::params::{Params, Untyped};
+use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_kernels::linalg::{EigenError, for_each_matrix, general_eigen, symmetric_eigen, transpose};
 use ferromx_kernels::par::with_scratch;
@@ -25,11 +26,18 @@ params! {
 
 /// Square matrices give their eigenvalues and, as a second output where there is one, as many vectors.
 fn eigen_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    if io.outs.len() > 1 {
+        io.tie(0, 1)?;
+    }
+    let values = &io.outs[0];
+    if let Some(n) = values.dims().last() {
+        let matrices: Dims = values.dims().iter().copied().chain([*n]).collect();
+        io.assign_in(0, &Shape::from(matrices))?;
+    }
     let a = io.ins[0].clone();
     check_square(&a, "A")?;
     let Some(rank) = a.ndim() else { return Ok(()) };
-    io.assign_out(0, &a.dims()[..rank - 1].into())?;
-    if io.outs.len() > 1 { io.assign_out(1, &a) } else { Ok(()) }
+    io.assign_out(0, &a.dims()[..rank - 1].into())
 }
 
 const NOT_FOUND: &str = "has eigenvalues that cannot be found: does it contain NaN or infinity?";

@@ -32,9 +32,9 @@ pub static GELQF: OpDef = OpDef::new("_linalg_gelqf")
     .inputs(&[arg("A", "The matrices.")])
     .outputs(|_| 2)
     .shape(|_, io| {
+        io.tie(0, 0)?;
         let a = io.ins[0].clone();
         check(&a, "A")?;
-        io.assign_out(0, &a)?;
         let Some(rank) = a.ndim() else { return Ok(()) };
         let (m, n) = (a.dim(rank - 2), a.dim(rank - 1));
         ensure!(m <= n || n < 0, "A of shape {a} has more rows than columns: give its transpose for a QR factorisation");

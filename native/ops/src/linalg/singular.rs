@@ -170,14 +170,15 @@ params! {
 
 /// (..., m, n) gives (..., n, m), where the axes before are those of A and of `rcond` together.
 fn pinv_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    if let [batch @ .., n, m] = io.outs[0].dims() {
+        let matrices: Dims = batch.iter().chain([m, n]).copied().collect();
+        io.assign_in(0, &Shape::from(matrices))?;
+    }
     let a = io.ins[0].clone();
     check(&a, "A")?;
     let [batch @ .., m, n] = a.dims() else { return Ok(()) };
     let mut dims: Dims = batch.into();
-    if let Some(rcond) = io.ins.get(1) {
-        if !rcond.ndim_is_known() {
-            return Ok(());
-        }
+    if let Some(rcond) = io.ins.get(1).filter(|rcond| rcond.ndim_is_known()) {
         let fits = rcond.dims().len() <= dims.len()
             && rcond.dims().iter().rev().zip(dims.iter().rev()).all(|(r, d)| *r == 1 || r == d || *r < 0 || *d < 0);
         ensure!(fits, "rcond of shape {rcond} has to be one number, or one for each matrix of A of shape {a}");

@@ -101,6 +101,7 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     // With one output for each example, labels may be a vector.
     match io.ins[1].ndim() {
+        Some(given) if given != rank && !data.is_known() => Ok(()),
         None if rank == 2 && flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
         Some(1) if flat => io.assign_in(1, &Shape::new(&[data.dim(0)])),
         _ => io.assign_in(1, &data),

@@ -104,6 +104,10 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if given.is_known() && (*given == data || (p.multi_output && *given == flat)) {
         return Ok(());
     }
+    // Probabilities, as far as the shapes are known.
+    if given.ndim() == Some(n) && !(given.is_known() && data.is_known()) {
+        return Ok(());
+    }
     io.assign_in(1, &label)
 }
 

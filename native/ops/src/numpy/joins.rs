@@ -34,14 +34,12 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, seen: Seen) -> Result<()> {
     let (mut common, mut total, mut axis) = (Shape::unknown(), 0i64, 0);
     for i in 0..io.ins.len() {
         if !io.ins[i].ndim_is_known() {
-            return Ok(());
+            total = -1;
+            continue;
         }
         let (shape, along) = seen(p, &io.ins[i])?;
         axis = along;
-        let mut others = shape.clone();
-        if let Some(d) = others.dims_mut().and_then(|d| d.get_mut(along)) {
-            *d = -1;
-        }
+        let others = without_axis(&shape, along);
         let so_far = common.clone();
         ensure!(
             common.assign(&others),
@@ -51,10 +49,45 @@ fn joined_shape(p: &Params, io: &mut ShapeIo<'_>, seen: Seen) -> Result<()> {
         let n = shape.dim(along);
         total = if total < 0 || n < 0 { -1 } else { total + n };
     }
+    let Some(rank) = common.ndim() else { return Ok(()) };
     if let Some(d) = common.dims_mut().and_then(|d| d.get_mut(axis)) {
         *d = total;
     }
-    io.assign_out(0, &common)
+    io.assign_out(0, &common)?;
+    let out = io.outs[0].clone();
+    let mut missing = Vec::new();
+    let mut known = 0;
+    for i in 0..io.ins.len() {
+        match io.ins[i].ndim() {
+            // An array that gets more axes first does not have those of the result.
+            Some(own) if own == rank && seen(p, &io.ins[i])?.0.ndim() == Some(own) => {
+                io.assign_in(i, &without_axis(&out, axis))?;
+                let n = io.ins[i].dim(axis);
+                if n < 0 { missing.push(i) } else { known += n }
+            }
+            Some(_) => known += seen(p, &io.ins[i])?.0.dim(axis).max(0),
+            None => return Ok(()),
+        }
+    }
+    match missing[..] {
+        [one] if out.dim(axis) >= known => {
+            let mut shape = out;
+            if let Some(dims) = shape.dims_mut() {
+                dims[axis] -= known;
+            }
+            io.assign_in(one, &shape)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The shape with an open length of one axis.
+fn without_axis(shape: &Shape, axis: usize) -> Shape {
+    let mut shape = shape.clone();
+    if let Some(d) = shape.dims_mut().and_then(|d| d.get_mut(axis)) {
+        *d = -1;
+    }
+    shape
 }
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>], seen: Seen) -> Result<()> {
@@ -170,8 +203,9 @@ macro_rules! splitting {
             .params::<SplitParam>()
             .outputs(|p| join::split_parts(p.get()))
             .shape(|p, io| {
-                let Some($rank) = io.ins[0].ndim() else { return Ok(()) };
-                split_shape(p.get(), io, $axis?)
+                let p = p.get::<SplitParam>();
+                let Some($rank) = join::rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
+                split_shape(p, io, $axis?)
             })
             .dtype(|_, io| io.first_known().map_or(Ok(()), |d| io.assign_all(d)))
             .forward(|_, ins, outs| {
@@ -220,6 +254,7 @@ fn axis_of(rank: usize, least: usize, axis: usize) -> Result<usize> {
 
 fn split_shape(p: &SplitParam, io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
     ensure!(join::split_parts(p) > 0, "there are no parts: give indices or sections");
+    join::whole_from_parts(io, axis, p.squeeze_axis)?;
     let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
     for (i, length) in join::split_lengths(p, n)?.into_iter().enumerate() {
         let mut dims: Dims = io.ins[0].dims().into();

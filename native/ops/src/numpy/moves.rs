@@ -63,7 +63,11 @@ fn permutation(p: &TransposeParam, rank: usize) -> Result<Vec<usize>> {
     let axes = p.axes.dims().iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Vec<_>>>()?;
     let mut sorted = axes.clone();
     sorted.sort_unstable();
-    ensure!(sorted.into_iter().eq(0..rank), "axes={} is no permutation: list each of the {rank} axes once", p.axes);
+    ensure!(
+        sorted.into_iter().eq(0..rank),
+        "ValueError: repeated axis in transpose: axes={} is no permutation: list each of the {rank} axes once",
+        p.axes
+    );
     Ok(axes)
 }
 

@@ -43,9 +43,10 @@ impl Contraction {
         (0..rank).filter(|i| !axes.contains(i)).collect()
     }
 
-    /// Assigns the shape of the result: the free axes of a, then those of b.
+    /// Assigns the shape of the result, the free axes of a, then those of b, and infers lengths of the operands from each other
+    /// and from the result.
     fn assign(&self, io: &mut ShapeIo<'_>) -> Result<()> {
-        let (a, b) = (io.ins[0].clone(), io.ins[1].clone());
+        let (mut a, mut b) = (io.ins[0].clone(), io.ins[1].clone());
         for (i, j) in self.a.iter().zip(&self.b) {
             let (m, n) = (a.dim(*i), b.dim(*j));
             ensure!(
@@ -53,11 +54,20 @@ impl Contraction {
                 "shapes {a} and {b} cannot be multiplied: axis {i} of the first has length {m}, axis {j} of the second {n}"
             );
         }
-        let free = |s: &Shape, axes: &[usize]| {
-            Self::free(axes, s.dims().len()).into_iter().map(|i| s.dim(i)).collect::<Vec<_>>()
-        };
-        let out: Dims = free(&a, &self.a).into_iter().chain(free(&b, &self.b)).collect();
-        io.assign_out(0, &Shape::from(out))
+        let (free_a, free_b) = (Self::free(&self.a, a.dims().len()), Self::free(&self.b, b.dims().len()));
+        let out: Dims = free_a.iter().map(|i| a.dim(*i)).chain(free_b.iter().map(|j| b.dim(*j))).collect();
+        io.assign_out(0, &Shape::from(out))?;
+        let out = &io.outs[0];
+        if let (Some(da), Some(db)) = (a.dims_mut(), b.dims_mut()) {
+            for (i, j) in self.a.iter().zip(&self.b) {
+                let n = da[*i].max(db[*j]);
+                (da[*i], db[*j]) = (n, n);
+            }
+            free_a.iter().enumerate().for_each(|(k, i)| da[*i] = out.dim(k));
+            free_b.iter().enumerate().for_each(|(k, j)| db[*j] = out.dim(free_a.len() + k));
+        }
+        io.assign_in(0, &a)?;
+        io.assign_in(1, &b)
     }
 }
 
@@ -168,10 +178,7 @@ pub static DOT: OpDef = OpDef::new("_np_dot")
         let (Some(m), Some(n)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
         match dot_axes(m, n) {
             Some(c) => c.assign(io),
-            None => {
-                let out = io.ins[if m == 0 { 1 } else { 0 }].clone();
-                io.assign_out(0, &out)
-            }
+            None => io.tie(if m == 0 { 1 } else { 0 }, 0),
         }
     })
     .dtype(float_type)
@@ -310,7 +317,24 @@ fn matmul_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if rb > 1 {
         out.push(n);
     }
-    io.assign_out(0, &Shape::from(out))
+    io.assign_out(0, &Shape::from(out))?;
+    let out = io.outs[0].dims();
+    let (rows, columns) = match (ra > 1, rb > 1) {
+        (true, true) => (out[out.len() - 2], out[out.len() - 1]),
+        (true, false) => (out[out.len() - 1], 1),
+        (false, true) => (1, out[out.len() - 1]),
+        (false, false) => (1, 1),
+    };
+    let inner = k.max(l);
+    let operand = |rank: usize, left: bool| -> Shape {
+        let (m, n) = if left { (rows, inner) } else { (inner, columns) };
+        match rank {
+            1 => Shape::new(&[inner]),
+            _ => Shape::from(std::iter::repeat_n(-1, rank - 2).chain([m, n]).collect::<Dims>()),
+        }
+    };
+    io.assign_in(0, &operand(ra, true))?;
+    io.assign_in(1, &operand(rb, false))
 }
 
 /// The matrices of a product: sizes, the batch's shape, and for each product which matrices of a and b it takes.

@@ -38,15 +38,18 @@ pub static CUMSUM: OpDef = OpDef::new("_np_cumsum")
     .inputs(A)
     .params::<CumsumParam>()
     .shape(|p, io| {
-        let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
-        let out = match p.get::<CumsumParam>().axis {
+        let rank = io.ins[0].ndim().or(io.outs[0].ndim().filter(|_| p.get::<CumsumParam>().axis.is_some()));
+        let Some(rank) = rank else { return Ok(()) };
+        match p.get::<CumsumParam>().axis {
             Some(axis) => {
                 Shape::axis(axis.into(), rank)?;
-                io.ins[0].clone()
+                io.tie(0, 0)
             }
-            None => Shape::new(&[io.ins[0].product(..)]),
-        };
-        io.assign_out(0, &out)
+            None => {
+                let n = io.ins[0].product(..);
+                io.assign_out(0, &Shape::new(&[n]))
+            }
+        }
     })
     .dtype(cumsum_dtype)
     .forward(|ctx, ins, outs| cumsum(ctx, &ins[0], ins[0].shape(), false, &mut outs[0]))

@@ -37,6 +37,8 @@ pub static RESHAPE: OpDef = OpDef::new("_np_reshape")
             "newshape={} has a number below -1, the one that is inferred",
             p.newshape
         );
+        let unknown = p.newshape.dims().iter().filter(|d| **d < 0).count();
+        ensure!(unknown <= 1, "Can only specify one unknown dimension: {} has {unknown}", p.newshape);
         reshape_to(io, p.newshape.clone())
     })
     .view()
@@ -49,11 +51,13 @@ fn check_order(order: &str) -> Result<()> {
 
 /// Assigns the target, in which -1 is inferred, to the output.
 fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
+    if !io.ins[0].is_known() {
+        io.assign_out(0, &target)?;
+        complete_from_size(&mut io.ins[0], &io.outs[0]);
+        return Ok(());
+    }
     let unknown = target.dims().iter().filter(|d| **d < 0).count();
     ensure!(unknown <= 1, "Can only specify one unknown dimension: {target} has {unknown}");
-    if !io.ins[0].is_known() {
-        return if unknown == 0 { io.assign_out(0, &target) } else { Ok(()) };
-    }
     let wanted = target.clone();
     complete_from_size(&mut target, &io.ins[0]);
     ensure!(
@@ -121,7 +125,10 @@ fn resolve(dims: &[i64], spec: &[i64], whole: &Shape) -> Result<Dims> {
             -2 => out.push(next()?),
             -3 => {
                 let n = next()?;
-                ensure!(n == 1, "-3 in newshape={whole} drops an axis of length 1, but meets one of length {n}");
+                ensure!(
+                    n == 1 || n < 0,
+                    "-3 in newshape={whole} drops an axis of length 1, but meets one of length {n}"
+                );
             }
             -4 => {
                 while let Ok(n) = next() {

@@ -2,7 +2,6 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};
@@ -319,5 +318,4 @@ pub static CALIBRATE_ENTROPY: OpDef = OpDef::new("_contrib_calibrate_entropy")
             out.slice_mut::<f32>()?[0] = value;
         }
         Ok(())
-    })
-    .grad(Grad::Zero);
+    });

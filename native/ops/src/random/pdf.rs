@@ -9,7 +9,7 @@ use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
-use ferromx_core::shape::Shape;
+use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::math::{Forty, Full, Precision, digamma, exp, lgamma, log};
@@ -55,6 +55,7 @@ const GRAIN: usize = 1 << 11;
 /// The parameters share one shape, with which that of the points begins.
 fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let n = io.ins.len();
+    io.tie(0, 0)?;
     for _ in 0..2 {
         for i in 2..n {
             let (first, other) = (io.ins[1].clone(), io.ins[i].clone());
@@ -64,8 +65,18 @@ fn infer_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
     begins_with(&io.ins[0], &io.ins[1], outer, rank)?;
-    let points = io.ins[0].clone();
-    io.assign_out(0, &points)
+    (1..n).try_for_each(|i| take_over_sets(io, i, outer))
+}
+
+/// Points and parameters take over from each other the lengths of the first `outer` axes, which they share.
+fn take_over_sets(io: &mut ShapeIo<'_>, i: usize, outer: usize) -> Result<()> {
+    let shared = |from: &Shape, to: &Shape| {
+        Shape::from((0..to.dims().len()).map(|k| if k < outer { from.dim(k) } else { -1 }).collect::<Dims>())
+    };
+    let parameters = shared(&io.ins[0], &io.ins[i]);
+    io.assign_in(i, &parameters)?;
+    let points = shared(&io.ins[i], &io.ins[0]);
+    io.assign_in(0, &points)
 }
 
 fn begins_with(points: &Shape, parameters: &Shape, outer: usize, rank: usize) -> Result<()> {
@@ -394,8 +405,17 @@ pub static DIRICHLET: OpDef = OpDef::new("_random_pdf_dirichlet")
         let (Some(rank), Some(outer)) = (io.ins[0].ndim(), io.ins[1].ndim()) else { return Ok(()) };
         ensure!(rank >= outer && outer > 0, "the points need as many axes as alpha or more, and alpha one or more");
         begins_with(&io.ins[0], &io.ins[1], outer - 1, rank - 1)?;
+        take_over_sets(io, 1, outer - 1)?;
         let (k, k_alpha) = (io.ins[0].dim(rank - 1), io.ins[1].dim(outer - 1));
         ensure!(k == k_alpha || k < 0 || k_alpha < 0, "the points have {k} components, alpha has {k_alpha}");
+        let components = k.max(k_alpha);
+        let with_components = |rank: usize| {
+            let mut dims = Dims::from_elem(-1, rank);
+            dims[rank - 1] = components;
+            Shape::from(dims)
+        };
+        io.assign_in(0, &with_components(rank))?;
+        io.assign_in(1, &with_components(outer))?;
         let out = Shape::new(&io.ins[0].dims()[..rank - 1]);
         io.assign_out(0, &out)
     })

@@ -30,7 +30,13 @@ params! {
 
 /// The parameters share one shape, and the result adds the dimensions of `shape` to it.
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    let block = &p.get::<SampleParam>().shape;
     let mut shape = Shape::unknown();
+    if let (Some(rank), Some(own)) = (io.outs[0].ndim(), block.ndim())
+        && rank >= own
+    {
+        shape = Shape::new(&io.outs[0].dims()[..rank - own]);
+    }
     for i in 0..io.ins.len() {
         io.assign_in(i, &shape)?;
         shape = io.ins[i].clone();
@@ -38,7 +44,6 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     for i in 0..io.ins.len() {
         io.assign_in(i, &shape)?;
     }
-    let block = &p.get::<SampleParam>().shape;
     if shape.ndim_is_known() && block.ndim_is_known() {
         io.assign_out(0, &Shape::new(&[shape.dims(), block.dims()].concat()))?;
     }

@@ -248,9 +248,19 @@ fn rejoin(g: &mut dyn GradGraph, n: &GradNode<'_>, axis: i32, squeezed: bool) ->
 
 fn slice_channel_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SliceChannelParam>();
-    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
     let axis = place(p.axis, rank)?;
+    let mut part = Shape::unknown();
+    for (i, s) in io.outs.iter().enumerate() {
+        let so_far = part.clone();
+        ensure!(part.assign(s), "parts of an axis are equal, but output {i} is {s} and those before it are {so_far}");
+    }
+    io.outs.iter_mut().for_each(|s| s.clone_from(&part));
+    whole_from_parts(io, axis, p.squeeze_axis)?;
     let (n, parts) = (io.ins[0].dim(axis), i64::from(p.num_outputs));
+    if !io.ins[0].ndim_is_known() {
+        return Ok(());
+    }
     let mut dims: Dims = io.ins[0].dims().into();
     ensure!(n < 0 || n % parts == 0, "num_outputs={parts} does not divide axis {axis} of {}", io.ins[0]);
     if p.squeeze_axis {
@@ -335,6 +345,44 @@ pub fn rejoined_shape(io: &mut ShapeIo<'_>, axis: usize) -> Result<()> {
     io.assign_out(0, &whole)
 }
 
+/// The rank of an array that is cut apart, from its own shape or that of a part.
+pub fn rank_of_whole(io: &ShapeIo<'_>, squeezed: bool) -> Option<usize> {
+    io.ins[0].ndim().or_else(|| io.outs.iter().find_map(Shape::ndim).map(|rank| rank + usize::from(squeezed)))
+}
+
+/// Infers the array from its parts: the axes that are not cut, and the length of the cut one where all parts have known lengths.
+pub fn whole_from_parts(io: &mut ShapeIo<'_>, axis: usize, squeezed: bool) -> Result<()> {
+    let mut whole = Shape::unknown();
+    let mut total = Some(0);
+    for (i, part) in io.outs.iter().enumerate() {
+        let Some(rank) = part.ndim() else {
+            total = None;
+            continue;
+        };
+        ensure!(
+            axis < rank + usize::from(squeezed),
+            "output {i} of shape {part} is no part of an array cut along axis {axis}"
+        );
+        let mut dims: Dims = part.dims().into();
+        if squeezed {
+            dims.insert(axis, -1);
+            total = total.map(|n| n + 1);
+        } else {
+            let n = std::mem::replace(&mut dims[axis], -1);
+            total = total.filter(|_| n >= 0).map(|sum: i64| sum + n);
+        }
+        let so_far = whole.clone();
+        ensure!(
+            whole.assign(&Shape::from(dims)),
+            "output {i} is {part}, which does not fit the parts before it: {so_far}"
+        );
+    }
+    if let (Some(n), Some(dims)) = (total, whole.dims_mut()) {
+        dims[axis] = n;
+    }
+    io.assign_in(0, &whole)
+}
+
 pub fn split_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
 }
@@ -359,8 +407,9 @@ pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
 pub fn split_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<SplitParam>();
     ensure!(split_parts(p) > 0, "there are no parts: give indices or sections");
-    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let Some(rank) = rank_of_whole(io, p.squeeze_axis) else { return Ok(()) };
     let axis = place(p.axis, rank)?;
+    whole_from_parts(io, axis, p.squeeze_axis)?;
     let Ok(n) = usize::try_from(io.ins[0].dim(axis)) else { return Ok(()) };
     for (i, length) in split_lengths(p, n)?.into_iter().enumerate() {
         let mut dims: Dims = io.ins[0].dims().into();

@@ -24,6 +24,7 @@ pub fn dot_rule(p: &Params, ins: &[StorageType], _: Option<StorageType>) -> Opti
     let natural = match (ins[0], ins[1]) {
         (Csr, Dense | RowSparse) if p.transpose_a && !p.transpose_b => RowSparse,
         (Csr, Dense | RowSparse) => Dense,
+        (Dense, Csr) if p.transpose_a => return None,
         (Dense, Csr) => Csr,
         _ => return None,
     };

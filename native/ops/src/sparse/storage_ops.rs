@@ -60,10 +60,7 @@ pub static RETAIN: OpDef = OpDef::new("_sparse_retain")
         arg("data", "A row_sparse array."),
         arg("indices", "A vector with the numbers of the rows to retain, of any element type."),
     ])
-    .shape(|_, io| {
-        let data = io.ins[0].clone();
-        io.assign_out(0, &data)
-    })
+    .shape(|_, io| io.tie(0, 0))
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
     .forward(retain_dense)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_sparse_retain", &[n.ograds[0], n.inputs[1]], &[])?), None])))
@@ -178,10 +175,10 @@ pub static EDGE_ID: OpDef = OpDef::new("_contrib_edge_id")
         arg("v", "A vector of columns, as long as u."),
     ])
     .shape(|_, io| {
-        let (u, v) = (io.ins[1].clone(), io.ins[2].clone());
+        let v = io.ins[2].clone();
         io.assign_in(1, &v)?;
-        io.assign_in(2, &u)?;
-        io.assign_out(0, &u)
+        io.tie(1, 0)?;
+        io.tie(2, 0)
     })
     .dtype(|_, io| io.ins[0].map_or(Ok(()), |d| io.assign_out(0, d)))
     .forward(only_csr)

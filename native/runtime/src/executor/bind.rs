@@ -8,31 +8,55 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
-use ferromx_core::op::Forward;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
-use super::Executor;
-use super::compile::{Blueprint, Target, no_plan};
+use super::compile::{Blueprint, Target};
 use super::plans::{Guarded, Plans};
-use super::twins::Twins;
+use super::stepwise::Stepwise;
+use super::{Engine, Executor};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::gradient::{self, gradient};
 use crate::passes::infer::{self, Entries};
-use crate::symbol::Symbol;
+use crate::passes::storage::infer_storage;
+use crate::symbol::{OpCall, Symbol};
+use crate::symbol_infer;
 
 /// The arrays that a symbol is bound to, in the order of its arguments and auxiliary states.
-pub struct Bound {
+pub struct Bound<A = NDArray> {
     /// Arguments.
-    pub args: Vec<NDArray>,
+    pub args: Vec<A>,
     /// Where gradients go.
-    pub grads: Vec<Option<NDArray>>,
+    pub grads: Vec<Option<A>>,
     /// What to do with them.
     pub reqs: Vec<Req>,
     /// Auxiliary states.
-    pub aux: Vec<NDArray>,
+    pub aux: Vec<A>,
+}
+
+/// Arrays of any storage that a symbol is bound to.
+pub type BoundStored = Bound<Array>;
+
+impl BoundStored {
+    /// Whether an array is sparse.
+    pub fn has_sparse(&self) -> bool {
+        let is_sparse = |a: &Array| a.storage_type() != StorageType::Default;
+        self.args.iter().chain(&self.aux).chain(self.grads.iter().flatten()).any(is_sparse)
+    }
+
+    /// The arrays if all are dense.
+    fn into_dense(self) -> Result<Bound> {
+        let dense = |a: Array| a.dense().cloned();
+        Ok(Bound {
+            args: self.args.into_iter().map(dense).collect::<Result<_>>()?,
+            grads: self.grads.into_iter().map(|g| g.map(dense).transpose()).collect::<Result<_>>()?,
+            reqs: self.reqs,
+            aux: self.aux.into_iter().map(dense).collect::<Result<_>>()?,
+        })
+    }
 }
 
 impl Executor {
@@ -42,7 +66,15 @@ impl Executor {
     /// Arrays that are missing, contradict each other or the graph; a gradient through an operator that has none; no memory.
     pub fn bind(symbol: &Symbol, context: Context, bound: Bound, shared: Option<&Executor>) -> Result<Executor> {
         symbol.check_ready()?;
-        check(symbol, &bound)?;
+        check(symbol, &bound, |a| (a.shape(), a.dtype()))?;
+        if is_dynamic(symbol) {
+            let stored = |arrays: &[NDArray]| arrays.iter().cloned().map(Array::Dense).collect();
+            let grads = bound.grads.iter().map(|g| g.clone().map(Array::Dense)).collect();
+            let all = Bound { args: stored(&bound.args), grads, reqs: bound.reqs.clone(), aux: stored(&bound.aux) };
+            let mut executor = Executor::bind_stepwise(symbol, context, all, None)?;
+            (executor.args, executor.grads, executor.aux) = (bound.args, bound.grads, bound.aux);
+            return Ok(executor);
+        }
         let (mut graph, ys) = Graph::from_symbol(symbol);
         let variables = variable_entries(symbol, &graph);
         let mut external: HashMap<Entry, NDArray> = HashMap::new();
@@ -56,7 +88,6 @@ impl Executor {
                 external.insert(old, target.array.clone());
             }
         }
-        refuse_dynamic(&graph)?;
         let (shapes, dtypes) = infer_all(&graph, &external, &ys, &heads)?;
         let mut head_arrays = vec![None; ys.len()];
         for (i, head) in heads.iter().enumerate() {
@@ -74,8 +105,8 @@ impl Executor {
         let outputs = ys.iter().map(|y| external[y].clone()).collect();
         let blueprint = Blueprint { graph, forward_nodes, ys, context, shapes, dtypes, external, targets };
         let arena = match shared {
-            Some(executor) => executor.plans.enter()?.arena(),
-            None => None,
+            Some(Executor { engine: Engine::Planned(plans), .. }) => plans.enter()?.arena(),
+            _ => None,
         };
         Ok(Executor {
             symbol: symbol.clone(),
@@ -86,9 +117,67 @@ impl Executor {
             aux: bound.aux,
             outputs,
             head_grads: head_arrays,
-            plans: Guarded::new(Plans::new(blueprint, arena)?),
+            engine: Engine::Planned(Guarded::new(Plans::new(blueprint, arena)?)),
             monitor: Mutex::new(None),
-            twins: Twins::default(),
+        })
+    }
+
+    /// Binds a symbol to arrays of any storage; see [`Executor::bind`].
+    ///
+    /// # Errors
+    /// Those of [`Executor::bind`].
+    pub fn bind_stored(
+        symbol: &Symbol,
+        context: Context,
+        bound: BoundStored,
+        shared: Option<&Executor>,
+    ) -> Result<Executor> {
+        symbol.check_ready()?;
+        check(symbol, &bound, |a| (a.shape(), a.dtype()))?;
+        let names = symbol.list_arguments().into_iter().chain(symbol.list_auxiliary_states());
+        let types = bound.args.iter().chain(&bound.aux).map(Array::storage_type);
+        let given: Vec<(String, StorageType)> = names.zip(types).collect();
+        let storage = infer_storage(symbol, &given, &[])?;
+        if bound.has_sparse() || storage.as_ref().is_some_and(|s| s.has_sparse) {
+            return Executor::bind_stepwise(symbol, context, bound, storage.map(|s| s.outputs));
+        }
+        Executor::bind(symbol, context, bound.into_dense()?, shared)
+    }
+
+    /// Binds a symbol without a plan. `storage` has the storage types of the outputs where one is sparse.
+    fn bind_stepwise(
+        symbol: &Symbol,
+        context: Context,
+        bound: BoundStored,
+        storage: Option<Vec<StorageType>>,
+    ) -> Result<Executor> {
+        let names = || symbol.list_arguments().into_iter().chain(symbol.list_auxiliary_states());
+        let arrays = || bound.args.iter().chain(&bound.aux);
+        let shapes: Vec<_> = names().zip(arrays().map(|a| a.shape().clone())).collect();
+        let dtypes: Vec<_> = names().zip(arrays().map(Array::dtype)).collect();
+        let shapes = symbol_infer::infer_shapes(symbol, &shapes)?.outputs;
+        let dtypes = symbol_infer::infer_dtypes(symbol, &dtypes)?.outputs;
+        let output = |k: usize| -> Result<Array> {
+            // An output whose shape is not known yet is empty.
+            let shape = if shapes[k].is_known() { shapes[k].clone() } else { Shape::new(&[0]) };
+            let dtype = dtypes[k].unwrap_or(DType::F32);
+            Ok(match storage.as_ref().map_or(StorageType::Default, |storage| storage[k]) {
+                StorageType::Default => NDArray::zeros(&shape, dtype, context)?.into(),
+                sparse => SparseArray::zeros(sparse, &shape, dtype, context)?.into(),
+            })
+        };
+        let outputs = (0..shapes.len()).map(output).collect::<Result<_>>()?;
+        Ok(Executor {
+            symbol: symbol.clone(),
+            context,
+            args: Vec::new(),
+            grads: Vec::new(),
+            reqs: bound.reqs.clone(),
+            aux: Vec::new(),
+            outputs: Vec::new(),
+            head_grads: Vec::new(),
+            engine: Engine::Stepwise(Stepwise::new(symbol, bound, outputs)?),
+            monitor: Mutex::new(None),
         })
     }
 }
@@ -155,19 +244,12 @@ fn add_to_old(graph: &mut Graph, target: &mut Target) -> Result<Option<Entry>> {
     Ok(target.old)
 }
 
-/// Operators whose output shapes depend on the content of their inputs have no place in a plan.
-fn refuse_dynamic(graph: &Graph) -> Result<()> {
-    for node in &graph.nodes {
-        if let Action::Forward(op) = &node.action
-            && matches!(op.def.forward, Forward::Dynamic(_))
-        {
-            return Err(no_plan(op.name, &node.name));
-        }
-    }
-    Ok(())
+/// Whether there are operators whose output shapes depend on the content of their inputs, which have no place in a plan.
+pub fn is_dynamic(symbol: &Symbol) -> bool {
+    symbol.nodes().iter().any(|n| n.op.as_ref().is_some_and(OpCall::is_dynamic))
 }
 
-fn check(symbol: &Symbol, bound: &Bound) -> Result<()> {
+fn check<A>(symbol: &Symbol, bound: &Bound<A>, like: fn(&A) -> (&Shape, DType)) -> Result<()> {
     let (names, aux) = (symbol.list_arguments(), symbol.list_auxiliary_states());
     let n = names.len();
     ensure!(
@@ -191,13 +273,10 @@ fn check(symbol: &Symbol, bound: &Bound) -> Result<()> {
     );
     for ((name, arg), grad) in names.iter().zip(&bound.args).zip(&bound.grads) {
         if let Some(g) = grad {
+            let ((shape, dtype), (given, given_dtype)) = (like(arg), like(g));
             ensure!(
-                g.shape() == arg.shape() && g.dtype() == arg.dtype(),
-                "the gradient of argument {name} is {} {}, but the argument is {} {}",
-                g.shape(),
-                g.dtype(),
-                arg.shape(),
-                arg.dtype()
+                shape == given && dtype == given_dtype,
+                "the gradient of argument {name} is {given} {given_dtype}, but the argument is {shape} {dtype}"
             );
         }
     }

@@ -7,7 +7,7 @@ mod place;
 mod plan;
 mod plans;
 mod simple_bind;
-mod twins;
+mod stepwise;
 
 use std::sync::Arc;
 
@@ -16,16 +16,19 @@ use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
+use ferromx_ops::sparse::cast::to_dense;
 use parking_lot::Mutex;
 
-pub use bind::Bound;
+pub use bind::{Bound, BoundStored, is_dynamic};
+pub(crate) use compile::no_plan;
 pub(crate) use plan::copy_kernel;
 use plans::Guarded;
 pub use simple_bind::SimpleBind;
-pub use twins::BoundStored;
-use twins::Twins;
+use stepwise::Stepwise;
 
+use crate::imperative::Tensor;
 use crate::symbol::Symbol;
 
 /// Called with the name and a copy of every visible output of every operator that ran; with inputs too if so asked.
@@ -41,9 +44,17 @@ pub struct Executor {
     aux: Vec<NDArray>,
     outputs: Vec<NDArray>,
     head_grads: Vec<Option<NDArray>>,
-    plans: Guarded,
+    engine: Engine,
     monitor: Mutex<Option<(Monitor, bool)>>,
-    twins: Twins,
+}
+
+/// How an executor runs.
+enum Engine {
+    /// By plans.
+    Planned(Guarded),
+    /// Operator by operator: there are sparse arrays, or shapes depend on contents. The executor's own lists of arrays are those of
+    /// dense arguments, and there are no output arrays.
+    Stepwise(Stepwise),
 }
 
 impl Executor {
@@ -53,9 +64,10 @@ impl Executor {
     /// Those of the operators, with operator and node name.
     pub fn forward(&self, is_train: bool) -> Result<()> {
         let monitor = self.monitor.lock().clone();
-        self.twins.before_forward()?;
-        self.plans.enter()?.forward(is_train, monitor.as_ref())?;
-        self.twins.after_forward(is_train)
+        match &self.engine {
+            Engine::Planned(plans) => plans.enter()?.forward(is_train, monitor.as_ref()),
+            Engine::Stepwise(steps) => steps.forward(is_train, monitor.as_ref()),
+        }
     }
 
     /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,
@@ -64,6 +76,13 @@ impl Executor {
     /// # Errors
     /// A missing or misshapen head gradient, those of the operators.
     pub fn backward(&self, head_grads: &[NDArray], is_train: bool) -> Result<()> {
+        let plans = match &self.engine {
+            Engine::Planned(plans) => plans,
+            Engine::Stepwise(steps) => {
+                let head_grads: Vec<Array> = head_grads.iter().cloned().map(Array::Dense).collect();
+                return steps.backward(&head_grads, is_train);
+            }
+        };
         if self.reqs.iter().all(|r| *r == Req::Null) {
             return Ok(());
         }
@@ -93,12 +112,56 @@ impl Executor {
             slot.copy_from(given)?;
         }
         let monitor = self.monitor.lock().clone();
-        self.twins.before_backward()?;
-        self.plans.enter()?.backward(is_train, monitor.as_ref())?;
-        self.twins.after_backward()
+        plans.enter()?.backward(is_train, monitor.as_ref())
     }
 
-    /// The output arrays. They are overwritten by the next forward pass and stay valid when the executor is gone.
+    /// [`Executor::backward`] with gradients of the outputs in any storage.
+    ///
+    /// # Errors
+    /// Those of [`Executor::backward`]; sparse arrays whose parts do not fit together.
+    pub fn backward_stored(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
+        match &self.engine {
+            Engine::Planned(_) => {
+                self.backward(&head_grads.iter().map(to_dense).collect::<Result<Vec<_>>>()?, is_train)
+            }
+            Engine::Stepwise(steps) => steps.backward(head_grads, is_train),
+        }
+    }
+
+    /// The outputs as tensors that hold the results of the last forward pass.
+    pub fn output_tensors(&self) -> Vec<Arc<Tensor>> {
+        match &self.engine {
+            Engine::Planned(_) => self.outputs.iter().map(|y| Arc::new(Tensor::new(y.clone()))).collect(),
+            Engine::Stepwise(steps) => steps.outputs().to_vec(),
+        }
+    }
+
+    /// The arguments in the storage that they are bound in; see [`Executor::args`].
+    pub fn stored_args(&self) -> Vec<Array> {
+        match &self.engine {
+            Engine::Planned(_) => self.args.iter().cloned().map(Array::Dense).collect(),
+            Engine::Stepwise(steps) => steps.bound.args.clone(),
+        }
+    }
+
+    /// The auxiliary states in their storage; see [`Executor::aux`].
+    pub fn stored_aux(&self) -> Vec<Array> {
+        match &self.engine {
+            Engine::Planned(_) => self.aux.iter().cloned().map(Array::Dense).collect(),
+            Engine::Stepwise(steps) => steps.bound.aux.clone(),
+        }
+    }
+
+    /// The gradients in their storage; see [`Executor::grads`].
+    pub fn stored_grads(&self) -> Vec<Option<Array>> {
+        match &self.engine {
+            Engine::Planned(_) => self.grads.iter().map(|g| g.clone().map(Array::Dense)).collect(),
+            Engine::Stepwise(steps) => steps.bound.grads.clone(),
+        }
+    }
+
+    /// The output arrays of a plan. They are overwritten by the next forward pass and stay valid when the executor is gone. Without a
+    /// plan there are none: see [`Executor::output_tensors`].
     pub fn outputs(&self) -> &[NDArray] {
         &self.outputs
     }
@@ -144,16 +207,22 @@ impl Executor {
         allow_up_sizing: bool,
         shapes: &[(String, Shape)],
     ) -> Result<Executor> {
-        ensure!(
-            self.twins.is_empty(),
-            "an executor that is bound to sparse arrays cannot be reshaped: bind the symbol again"
-        );
+        let is_sparse = match &self.engine {
+            Engine::Planned(_) => false,
+            Engine::Stepwise(steps) => steps.bound.has_sparse(),
+        };
+        ensure!(!is_sparse, "an executor that is bound to sparse arrays cannot be reshaped: bind the symbol again");
         bind::reshape(self, partial_shaping, allow_up_sizing, shapes)
     }
 
     /// A listing of the plan: operators in order of execution and memory.
     pub fn debug_string(&self) -> String {
-        let plans = self.plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe());
+        let plans = match &self.engine {
+            Engine::Planned(plans) => plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe()),
+            Engine::Stepwise(_) => {
+                "Runs operator by operator, since arrays are sparse or shapes depend on contents\n".into()
+            }
+        };
         format!("{}{plans}", self.symbol.debug_string())
     }
 }

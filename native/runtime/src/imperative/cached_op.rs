@@ -11,13 +11,17 @@ use ferromx_core::grad::Entry;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::ParamValue;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage::Req;
+use ferromx_ops::sparse::cast::to_dense;
 use parking_lot::Mutex;
 
-use super::tape::{Tensor, Tensors, is_recording, is_training, record};
-use crate::executor::{Bound, Executor};
+use super::failures;
+use super::tape::{Tensor, Tensors, check_outputs, is_recording, is_training, record};
+use crate::executor::{Bound, Executor, is_dynamic};
 use crate::graph::{Action, Graph, entry};
 use crate::passes::infer::{self, Entries};
+use crate::passes::storage::infer_storage;
 use crate::symbol::Symbol;
 
 /// Called with the name of an array, the name of its operator, and a copy of the array.
@@ -52,6 +56,8 @@ pub struct CachedOp {
     ys: Vec<Entry>,
     /// The variables' entries, each with whether it is an auxiliary state.
     variables: Vec<(Entry, bool)>,
+    /// Whether there is no plan: shapes depend on contents, or operators make sparse arrays of dense ones.
+    is_stepwise: bool,
     /// Plans that no call uses.
     idle: Mutex<Vec<Planned>>,
     hook: Mutex<Option<(Hook, bool)>>,
@@ -92,8 +98,10 @@ impl CachedOp {
         let (graph, ys) = Graph::from_symbol(symbol);
         let nodes = (0..graph.nodes.len()).filter(|i| matches!(graph.nodes[*i].action, Action::Variable));
         let variables = nodes.map(|i| entry(i, 0)).zip(symbol.variables().into_iter().map(|(_, aux)| aux)).collect();
+        let makes_sparse = infer_storage(symbol, &[], &[])?.is_some_and(|storage| storage.has_sparse);
+        let is_stepwise = makes_sparse || is_dynamic(symbol);
         let (idle, hook) = (Mutex::default(), Mutex::default());
-        Ok(CachedOp { symbol: symbol.clone(), graph, ys, variables, idle, hook })
+        Ok(CachedOp { symbol: symbol.clone(), graph, ys, variables, is_stepwise, idle, hook })
     }
 
     /// The graph.
@@ -124,16 +132,21 @@ impl CachedOp {
             outputs.len(),
             self.ys.len()
         );
+        check_outputs(outputs)?;
+        let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
+        let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
+        let hook = self.hook.lock().clone();
+        if recorded || hook.is_some() || self.is_stepwise || inputs.iter().chain(outputs).any(is_sparse) {
+            return self.one_by_one(inputs, outputs, hook);
+        }
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();
-        let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
-        let hook = self.hook.lock().clone();
-        if recorded || hook.is_some() {
-            return self.one_by_one(inputs, &arrays, outputs, context, hook);
-        }
         let planned = self.take(&arrays, context)?;
-        planned.executor.forward(is_training())?;
+        let failure = failures::run_or_give_up(&arrays, || planned.executor.forward(is_training()))?;
         let results = deliver(planned.executor.outputs(), outputs);
+        if let (Some(failure), Ok(results)) = (failure, &results) {
+            failures::mark(&results.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?, &failure);
+        }
         let mut idle = self.idle.lock();
         if idle.len() >= MOST_IDLE {
             idle.remove(0);
@@ -178,15 +191,15 @@ impl CachedOp {
         Ok(Planned { executor, ins, own })
     }
 
-    /// Runs operator after operator, each recorded where the thread records.
-    fn one_by_one(
+    /// Runs operator after operator, each recorded where the thread records. Arrays may be sparse, and shapes may depend on contents.
+    pub(crate) fn one_by_one(
         &self,
         inputs: &[Arc<Tensor>],
-        arrays: &[NDArray],
         outputs: &[Arc<Tensor>],
-        context: Context,
         hook: Option<(Hook, bool)>,
     ) -> Result<Tensors> {
+        let arrays = inputs.iter().map(|t| t.stored()).collect::<Result<Vec<_>>>()?;
+        let context = arrays.first().map(Array::context).unwrap_or_default();
         let mut known: HashMap<Entry, Arc<Tensor>> =
             self.variables.iter().map(|(e, _)| *e).zip(inputs.iter().cloned()).collect();
         let mut shapes: Option<(Entries<Shape>, Entries<Option<DType>>)> = None;
@@ -198,14 +211,13 @@ impl CachedOp {
             let mut given = Vec::new();
             if ins.is_empty() {
                 // Shapes of what is made of nothing follow from where it is used.
-                let (shapes, dtypes) = shapes.get_or_insert(self.infer(arrays)?);
-                for k in 0..node.num_visible() {
-                    let e = entry(i, k);
-                    given.push(Arc::new(Tensor::new(NDArray::empty(
-                        &shapes[e],
-                        dtypes[e].unwrap_or(DType::F32),
-                        context,
-                    )?)));
+                let (shapes, dtypes) = match &mut shapes {
+                    Some(known) => known,
+                    none => none.insert(self.infer(&arrays)?),
+                };
+                for e in (0..node.num_visible()).map(|k| entry(i, k)).take_while(|e| shapes[*e].is_known()) {
+                    let array = NDArray::empty(&shapes[e], dtypes[e].unwrap_or(DType::F32), context)?;
+                    given.push(Arc::new(Tensor::new(array)));
                 }
             }
             if let Some((hook, true)) = &hook {
@@ -234,7 +246,7 @@ impl CachedOp {
         Ok(results)
     }
 
-    fn infer(&self, arrays: &[NDArray]) -> Result<(Entries<Shape>, Entries<Option<DType>>)> {
+    fn infer(&self, arrays: &[Array]) -> Result<(Entries<Shape>, Entries<Option<DType>>)> {
         let mut shapes = Entries::new(&self.graph, Shape::unknown());
         let mut dtypes = Entries::new(&self.graph, None);
         for ((e, _), array) in self.variables.iter().zip(arrays) {
@@ -267,7 +279,7 @@ fn relocate(error: Error, op: &str, node: &str) -> Error {
 
 fn show<'t>(hook: &Hook, arrays: impl Iterator<Item = (String, &'t Arc<Tensor>)>, op: &str) -> Result<()> {
     for (name, tensor) in arrays {
-        let array = tensor.array()?;
+        let array = to_dense(&tensor.stored()?)?;
         hook(&name, op, array.to_context(array.context())?);
     }
     Ok(())

@@ -12,8 +12,10 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::{Req, call_once, overlap};
 use smallvec::SmallVec;
 
+use super::failures;
 use super::tape::unrecorded;
 use crate::executor::copy_kernel;
+use crate::passes::infer::made_of_nothing;
 use crate::random;
 use crate::symbol::OpCall;
 
@@ -45,17 +47,23 @@ pub fn invoke_with(
     is_train: bool,
     cache: Option<&Cache>,
 ) -> Result<()> {
-    run_op(op, context, inputs, outputs, is_train, cache).map_err(|e| op.locate(e, op.title(), inputs.len()))
+    let locate = |e| op.locate(e, op.title(), inputs.len());
+    let context = prepare(op, context, inputs, outputs).map_err(locate)?;
+    let random = random::device(context);
+    let ctx = OpCtx { op: op.name, params: &op.params, is_train, random, cache, context };
+    if let Forward::Dynamic(f) = op.def.forward {
+        // The shapes of the outputs depend on the content of the inputs.
+        inputs.iter().try_for_each(failures::wait)?;
+        let made = f(&OpCtx { cache: None, ..ctx }, inputs);
+        return made.and_then(|made| place_dynamic(made, outputs)).map_err(locate);
+    }
+    let outputs: &[NDArray] = outputs;
+    let written = outputs.iter().chain(op.mutated().iter().filter_map(|i| inputs.get(*i)));
+    failures::run(inputs, written, || execute(op, &ctx, inputs, outputs).map_err(locate))
 }
 
-fn run_op(
-    op: &OpCall,
-    context: Option<Context>,
-    inputs: &[NDArray],
-    outs: &mut Arrays,
-    is_train: bool,
-    cache: Option<&Cache>,
-) -> Result<()> {
+/// Checks a call, adds the outputs that are missing as far as their shapes can be inferred, and returns the device.
+fn prepare(op: &OpCall, context: Option<Context>, inputs: &[NDArray], outs: &mut Arrays) -> Result<Context> {
     let def = op.def;
     def.ready(&op.params)?;
     check_inputs(op, inputs.len())?;
@@ -75,24 +83,23 @@ fn run_op(
     };
     let n = def.num_outputs(&op.params);
     ensure!(outs.len() <= n, "{} output arrays were given, but there are {n} outputs", outs.len());
-    if let Forward::Dynamic(f) = def.forward_on(context.device_type)? {
-        let ctx =
-            OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache: None, context };
-        return place_dynamic(f(&ctx, inputs)?, outs);
+    if !matches!(def.forward_on(context.device_type)?, Forward::Dynamic(_)) {
+        infer(op, context, inputs, outs, n)?;
     }
-    infer(op, context, inputs, outs, n)?;
-    let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(context.device_type)? {
+    Ok(context)
+}
+
+/// Runs an operator whose outputs are all there.
+fn execute(op: &OpCall, ctx: &OpCtx<'_>, inputs: &[NDArray], outs: &[NDArray]) -> Result<()> {
+    let def = op.def;
+    let (kernel, mutates): (KernelFn, &[usize]) = match def.forward_on(ctx.context.device_type)? {
         Forward::Kernel(kernel) => (kernel, op.mutated()),
         Forward::View => (copy_kernel, &[]),
         Forward::Dynamic(_) => return Err(Error::Internal("a dynamic operator has no kernel".into())),
-        Forward::Host(f) => {
-            let ctx =
-                OpCtx { op: op.name, params: &op.params, is_train, random: random::device(context), cache, context };
-            return run_host(f, &ctx, inputs, outs);
-        }
+        Forward::Host(f) => return run_host(f, ctx, inputs, outs),
     };
     let inputs = if matches!(def.forward, Forward::View) { &inputs[..1] } else { inputs };
-    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, is_train, context)
+    run(op.name, &op.params, kernel, def.inplace, mutates, inputs, outs, ctx.is_train, ctx.context)
 }
 
 /// Checks the number of inputs.
@@ -144,7 +151,12 @@ fn infer(op: &OpCall, context: Context, inputs: &[NDArray], outs: &mut Arrays, n
     in_shapes.extend(inputs.iter().map(|a| a.shape().clone()));
     let mut shapes: SmallVec<[Shape; 4]> = SmallVec::new();
     shapes.extend((0..n).map(|k| outs.get(k).map_or(Shape::unknown(), |a| a.shape().clone())));
-    (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
+    if inputs.is_empty() && !outs.is_empty() {
+        // A given array knows the dimensions that the parameters leave open.
+        made_of_nothing(op, &mut shapes)?;
+    } else {
+        (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut in_shapes, outs: &mut shapes })?;
+    }
     if let Some((k, s)) = shapes.iter().enumerate().find(|(_, s)| !s.is_known()) {
         return Err(Error::Value(format!("the shape of output {k} cannot be inferred (known so far: {s})")));
     }

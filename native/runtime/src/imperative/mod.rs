@@ -2,6 +2,7 @@
 
 mod cached_op;
 mod calls;
+mod failures;
 mod invoke;
 mod stored;
 mod tape;
@@ -9,11 +10,12 @@ mod views;
 
 pub use cached_op::{CachedOp, Hook};
 pub use calls::{PreparedCall, call, prepare};
+pub use failures::{deferring, wait, wait_all};
 pub use invoke::{Arrays, invoke, run};
 pub use stored::{Stored, invoke_stored};
-pub(crate) use tape::unrecorded;
 pub use tape::{
-    GradientRequest, Tensor, Tensors, backward, is_recording, is_training, mark_variables, record, record_function,
-    set_recording, set_training, symbol_of,
+    GradientRequest, Keep, Tensor, Tensors, backward, is_recording, is_training, mark_variables, record,
+    record_function, set_recording, set_training, symbol_of,
 };
+pub(crate) use tape::{in_mode, unrecorded};
 pub use views::{at, reshape, slice};

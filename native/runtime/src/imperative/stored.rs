@@ -102,16 +102,18 @@ fn infer(op: &OpCall, inputs: &[Array]) -> Result<Vec<Shape>> {
 /// Makes all inputs dense, runs the dense form, and brings outputs and changed inputs into their own storage.
 fn through_dense(op: &OpCall, context: Context, inputs: &[Array], given: &[Array], is_train: bool) -> Result<Stored> {
     let arrays = inputs.iter().map(to_dense).collect::<Result<Arrays>>()?;
-    let all_dense = given.iter().all(|a| matches!(a, Array::Dense(_)));
-    let mut outputs: Arrays =
-        if all_dense { given.iter().filter_map(|a| a.dense().ok().cloned()).collect() } else { Arrays::new() };
+    let dense_form = |array: &Array| match array {
+        Array::Dense(a) => Ok(a.clone()),
+        Array::Sparse(a) => NDArray::zeros(a.shape(), a.dtype(), a.context()),
+    };
+    let mut outputs = given.iter().map(dense_form).collect::<Result<Arrays>>()?;
     invoke(op, Some(context), &arrays, &mut outputs, is_train)?;
     for i in op.def.mutates {
         if let (Some(state @ Array::Sparse(_)), Some(changed)) = (inputs.get(*i), arrays.get(*i)) {
             assign(state, changed.clone().into())?;
         }
     }
-    place(outputs.into_iter().map(Array::Dense), if all_dense { &[] } else { given })
+    place(outputs.into_iter().map(Array::Dense), given)
 }
 
 /// Puts what was made into the arrays that were given for it.

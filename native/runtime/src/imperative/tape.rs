@@ -13,12 +13,13 @@ use ferromx_core::host::HostInstance;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, Forward, HostFn, OpCtx};
 use ferromx_core::params::{Attrs, Params};
-use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use ferromx_ops::custom::FunctionParam;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
+use super::failures;
 use super::invoke::{Arrays, invoke_with};
 use super::stored::{self, Stored};
 use crate::graph::{Action, Graph, entry};
@@ -53,6 +54,11 @@ pub fn set_training(on: bool) -> bool {
 
 /// Runs code of users or of another graph in the midst of an operator: it is not recorded, and it is in training if the operator is.
 pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
+    in_mode(false, is_train, f)
+}
+
+/// Runs `f` with recording and training mode as given.
+pub(crate) fn in_mode<R>(record: bool, is_train: bool, f: impl FnOnce() -> R) -> R {
     struct Restore(bool, bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -60,7 +66,7 @@ pub(crate) fn unrecorded<R>(is_train: bool, f: impl FnOnce() -> R) -> R {
             TRAINING.set(self.1);
         }
     }
-    let _restore = Restore(set_recording(false), set_training(is_train));
+    let _restore = Restore(set_recording(record), set_training(is_train));
     f()
 }
 
@@ -77,21 +83,44 @@ pub struct GradientRequest {
 struct TapeNode {
     op: OpCall,
     attrs: Attrs,
-    inputs: Vec<(Option<TapeEntry>, Array)>,
-    outputs: Stored,
+    /// What the gradient needs; a pass backward that does not retain the graph frees it.
+    kept: Mutex<Option<Kept>>,
     /// What the operator keeps for its gradient, if it runs without locks.
     cache: Option<Arc<Cache>>,
+}
+
+/// The arrays around a recorded operator.
+#[derive(Clone)]
+struct Kept {
+    inputs: Vec<(Option<TapeEntry>, Array)>,
+    outputs: Stored,
+}
+
+impl TapeNode {
+    fn new(op: OpCall, attrs: Attrs, kept: Kept, cache: Option<Arc<Cache>>) -> Arc<TapeNode> {
+        Arc::new(TapeNode { op, attrs, kept: Mutex::new(Some(kept)), cache })
+    }
+
+    fn is_freed(&self) -> bool {
+        self.kept.lock().is_none()
+    }
+
+    /// Frees the arrays, and returns the entries that the inputs came from.
+    fn free(&self) -> impl Iterator<Item = TapeEntry> + use<> {
+        let kept = self.kept.lock().take();
+        kept.into_iter().flat_map(|kept| kept.inputs).filter_map(|(tape, _)| tape)
+    }
 }
 
 impl Drop for TapeNode {
     /// Takes long chains apart without recursion, so that a long recording does not overflow the stack.
     fn drop(&mut self) {
-        let mut pending: Vec<TapeEntry> = self.inputs.drain(..).filter_map(|(tape, _)| tape).collect();
+        let mut pending: Vec<TapeEntry> = self.free().collect();
         while let Some(tape) = pending.pop() {
             if let TapeEntry::Output(node, _) = tape
-                && let Some(mut node) = Arc::into_inner(node)
+                && let Some(node) = Arc::into_inner(node)
             {
-                pending.extend(node.inputs.drain(..).filter_map(|(tape, _)| tape));
+                pending.extend(node.free());
             }
         }
     }
@@ -104,6 +133,13 @@ enum TapeEntry {
     Variable(Arc<Leaf>),
     /// Output of a recorded operator.
     Output(Arc<TapeNode>, u32),
+}
+
+impl TapeEntry {
+    /// Whether the arrays that its gradient needs were freed.
+    fn is_freed(&self) -> bool {
+        matches!(self, TapeEntry::Output(node, _) if node.is_freed())
+    }
 }
 
 struct Leaf {
@@ -164,9 +200,9 @@ impl Tensor {
 
     /// Takes over content and place on the tape of another tensor; an array that is there already gets a copy.
     pub(super) fn take_over(&self, other: &Tensor) -> Result<()> {
-        match self.array() {
-            Ok(array) => array.copy_from(&other.array()?)?,
-            Err(_) => self.set(other.array()?),
+        match self.stored() {
+            Ok(array) => stored::write(&array, &other.stored()?)?,
+            Err(_) => self.set(other.stored()?),
         }
         *self.tape.lock() = other.tape.lock().clone();
         Ok(())
@@ -187,7 +223,7 @@ impl Tensor {
 
     /// Whether gradients can flow to this tensor.
     pub fn is_recorded(&self) -> bool {
-        self.tape.lock().is_some()
+        self.tape.lock().as_ref().is_some_and(|tape| !tape.is_freed())
     }
 
     /// Whether `backward` has written the gradient of this variable since the flag was cleared; `false` for other tensors.
@@ -196,6 +232,25 @@ impl Tensor {
             Some(TapeEntry::Variable(leaf)) => leaf.fresh.load(Ordering::Relaxed),
             _ => false,
         }
+    }
+
+    /// Sets the gradient of a variable to zero if it is to be written and `backward` has not reached it since the flag was cleared.
+    ///
+    /// # Errors
+    /// The gradient array is empty.
+    pub fn zero_stale_gradient(&self) -> Result<()> {
+        let tape = self.tape.lock().clone();
+        let Some(TapeEntry::Variable(leaf)) = tape.filter(|_| !self.fresh_gradient()) else { return Ok(()) };
+        let gradient = leaf.gradient.lock();
+        if !matches!(gradient.req, Req::Write | Req::Inplace) {
+            return Ok(());
+        }
+        let array = gradient.array.stored()?;
+        let zeros = match &array {
+            Array::Dense(a) => NDArray::zeros(a.shape(), a.dtype(), a.context())?.into(),
+            Array::Sparse(a) => SparseArray::zeros(a.storage_type(), a.shape(), a.dtype(), a.context())?.into(),
+        };
+        stored::write(&array, &zeros)
     }
 
     /// Sets the flag of [`Tensor::fresh_gradient`]. Tensors that are no variables have none.
@@ -260,6 +315,20 @@ fn dense_operands(
     Ok(true)
 }
 
+/// While recording, nothing is written to arrays that the tape needs.
+///
+/// # Errors
+/// An output is on the tape.
+pub(super) fn check_outputs(outputs: &[Arc<Tensor>]) -> Result<()> {
+    ensure!(
+        !is_recording() || !outputs.iter().any(|t| t.is_recorded()),
+        "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when evaluating gradients. \
+         Please call backward first to clear the graph or do this out side of a record section. Also note that you cannot use \
+         inplace operations like +=, *=, relu(x, out=x), y[idx]=x, etc inside a record section."
+    );
+    Ok(())
+}
+
 /// Runs an operator on tensors and records it if this thread records and an input is on the tape. Returns the visible outputs.
 ///
 /// # Errors
@@ -272,11 +341,7 @@ pub fn record(
     outputs: &[Arc<Tensor>],
 ) -> Result<Tensors> {
     let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
-    ensure!(
-        !recorded || !outputs.iter().any(|t| t.is_recorded()),
-        "operator {} would overwrite an array that the tape needs: while recording, write results to new arrays",
-        op.name
-    );
+    check_outputs(outputs).map_err(|e| e.in_operator(op.name, op.name))?;
     let _measured = profiler::imperative(op.title());
     let cache = matches!(op.def.forward, Forward::Host(_)).then(Arc::<Cache>::default);
     let visible = op.def.num_visible(&op.params);
@@ -295,7 +360,7 @@ pub fn record(
     };
     let node = recorded.then(|| {
         let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(arrays).collect();
-        Arc::new(TapeNode { op: op.clone(), attrs: attrs.clone(), inputs, outputs: results.clone(), cache })
+        TapeNode::new(op.clone(), attrs.clone(), Kept { inputs, outputs: results.clone() }, cache)
     });
     let tensors = tensors(results.drain(..visible), outputs);
     if let Some(node) = node {
@@ -334,7 +399,7 @@ pub fn record_function(function: Box<dyn HostInstance>, inputs: &[Arc<Tensor>], 
     }
     let inputs = inputs.iter().map(|t| t.tape.lock().clone()).zip(values).collect();
     let op = OpCall { name, def, params };
-    let node = Arc::new(TapeNode { op, attrs: Attrs::new(), inputs, outputs: arrays, cache: None });
+    let node = TapeNode::new(op, Attrs::new(), Kept { inputs, outputs: arrays }, None);
     for (k, tensor) in outputs.iter().enumerate() {
         *tensor.tape.lock() = Some(TapeEntry::Output(node.clone(), k as u32));
     }
@@ -346,7 +411,7 @@ pub fn record_function(function: Box<dyn HostInstance>, inputs: &[Arc<Tensor>], 
 struct Recorded {
     graph: Graph,
     values: HashMap<Entry, Array>,
-    nodes: HashMap<*const TapeNode, u32>,
+    nodes: HashMap<*const TapeNode, (u32, Arc<TapeNode>)>,
     leaves: HashMap<*const Leaf, (Entry, Arc<Leaf>)>,
 }
 
@@ -371,7 +436,7 @@ impl Recorded {
     fn known(&mut self, tape: &TapeEntry) -> Option<Entry> {
         match tape {
             TapeEntry::Variable(leaf) => Some(self.leaf(leaf)),
-            TapeEntry::Output(node, k) => Some(entry(*self.nodes.get(&Arc::as_ptr(node))? as usize, *k as usize)),
+            TapeEntry::Output(node, k) => Some(entry(self.nodes.get(&Arc::as_ptr(node))?.0 as usize, *k as usize)),
         }
     }
 
@@ -387,15 +452,21 @@ impl Recorded {
                 stack.pop();
                 continue;
             }
-            let waiting =
-                |tape: &TapeEntry| matches!(tape, TapeEntry::Output(n, _) if !self.nodes.contains_key(&Arc::as_ptr(n)));
-            let missing: Vec<TapeEntry> = node.inputs.iter().filter_map(|(t, _)| t.clone()).filter(waiting).collect();
+            let Some(kept) = node.kept.lock().clone() else {
+                stack.pop();
+                continue;
+            };
+            let waiting = |tape: &TapeEntry| match tape {
+                TapeEntry::Output(n, _) => !self.nodes.contains_key(&Arc::as_ptr(n)) && !n.is_freed(),
+                TapeEntry::Variable(_) => false,
+            };
+            let missing: Vec<TapeEntry> = kept.inputs.iter().filter_map(|(t, _)| t.clone()).filter(waiting).collect();
             if !missing.is_empty() {
                 stack.extend(missing);
                 continue;
             }
-            let mut inputs = Vec::with_capacity(node.inputs.len());
-            for (tape, value) in &node.inputs {
+            let mut inputs = Vec::with_capacity(kept.inputs.len());
+            for (tape, value) in &kept.inputs {
                 let known = tape.as_ref().and_then(|t| self.known(t));
                 inputs.push(known.unwrap_or_else(|| self.constant(value)));
             }
@@ -403,10 +474,10 @@ impl Recorded {
             if let Some(cache) = &node.cache {
                 self.graph.nodes[first.node as usize].cache = cache.clone();
             }
-            for (k, value) in node.outputs.iter().enumerate() {
+            for (k, value) in kept.outputs.iter().enumerate() {
                 self.values.insert(entry(first.node as usize, k), value.clone());
             }
-            self.nodes.insert(Arc::as_ptr(&node), first.node);
+            self.nodes.insert(Arc::as_ptr(&node), (first.node, node));
             stack.pop();
         }
         self.known(head).ok_or_else(|| Error::Internal("a recorded operator is missing".into()))
@@ -444,6 +515,17 @@ pub fn symbol_of(tensor: &Tensor) -> Result<Symbol> {
     Ok(Symbol::of_entry(NodeEntry { node: nodes[head.node as usize].clone(), index: head.index }))
 }
 
+/// What a pass backward leaves on the tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing: the arrays that the recorded operators hold are freed, and a second pass is an error.
+    Nothing,
+    /// The recorded operators.
+    Graph,
+    /// The recorded operators and those that compute the gradients, which can be differentiated again.
+    Gradients,
+}
+
 /// Computes the gradients of `heads` and puts them into the gradient arrays of the marked variables, or returns those of
 /// `variables` if any are given.
 ///
@@ -455,16 +537,18 @@ pub fn backward(
     heads: &[Arc<Tensor>],
     head_grads: &[Option<Arc<Tensor>>],
     variables: &[Arc<Tensor>],
-    create_graph: bool,
+    keep: Keep,
     is_train: bool,
 ) -> Result<Vec<Arc<Tensor>>> {
+    let create_graph = keep == Keep::Gradients;
     let mut recorded = Recorded::default();
     let mut ys = Vec::new();
     for (i, head) in heads.iter().enumerate() {
-        let tape = head.tape.lock().clone().ok_or_else(|| {
+        let tape = head.tape.lock().clone().filter(|tape| !tape.is_freed()).ok_or_else(|| {
             Error::Value(format!(
-                "head {i} is not part of a recorded computation: compute it inside autograd.record() from arrays with attached \
-                 gradients"
+                "Cannot differentiate node because it is not in a computational graph. You need to set is_recording to true or use \
+                 autograd.record() to save computational graphs for backward. If you want to differentiate the same graph twice, you \
+                 need to pass retain_graph=True to backward. (head {i})"
             ))
         })?;
         ys.push(recorded.add(&tape)?);
@@ -488,7 +572,8 @@ pub fn backward(
         targets.sort_by_key(|(e, _)| *e);
     }
     let xs: Vec<Entry> = targets.iter().map(|(e, _)| *e).collect();
-    let Recorded { mut graph, values, leaves, .. } = recorded;
+    ensure!(!targets.is_empty(), "There are no inputs in computation graph that require gradients.");
+    let Recorded { mut graph, values, leaves, nodes } = recorded;
     let request = Request { ys: &ys, head_grads: &head_entries, xs: &xs, again: create_graph };
     let entries = gradient(&mut graph, &request)?;
     let mut tensors = Evaluator::new(&graph, values, leaves, create_graph);
@@ -507,6 +592,9 @@ pub fn backward(
             results.push(value);
         }
     }
+    if keep == Keep::Nothing {
+        nodes.into_values().for_each(|(_, node)| drop(node.free()));
+    }
     Ok(results)
 }
 
@@ -523,6 +611,14 @@ fn target_of(recorded: &Recorded, variable: &Arc<Tensor>) -> Result<(Entry, Arc<
 fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
     let gradient = leaf.gradient.lock();
     let (target, value) = (gradient.array.stored()?, value.stored()?);
+    if let (Array::Dense(to), Array::Dense(from)) = (&target, &value)
+        && let Some(failure) = failures::of([to, from])
+        && gradient.req != Req::Null
+    {
+        leaf.fresh.store(true, Ordering::Relaxed);
+        failures::mark([to], &failure);
+        return Ok(());
+    }
     match (gradient.req, &target, &value) {
         (Req::Null, ..) => return Ok(()),
         (Req::Write | Req::Inplace, Array::Dense(to), Array::Dense(from)) => {
@@ -536,6 +632,20 @@ fn store(leaf: &Leaf, value: &Tensor) -> Result<()> {
     }
     leaf.fresh.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+/// Runs a gradient kernel. If it fails where errors are deferred, its gradients are arrays that depend on the failure.
+fn or_deferred(inputs: &[Array], gradients: &[stored::Like], f: impl FnOnce() -> Result<Stored>) -> Result<Stored> {
+    let mut made = Stored::new();
+    let ran = failures::run_or_give_up(inputs.iter().filter_map(|a| a.dense().ok()), || {
+        made = f()?;
+        Ok(())
+    })?;
+    let Some(failure) = ran else { return Ok(made) };
+    let placeholders =
+        gradients.iter().map(|o| NDArray::zeros(&o.shape, o.dtype, o.context)).collect::<Result<Arrays>>()?;
+    failures::mark(&placeholders, &failure);
+    Ok(placeholders.into_iter().map(Array::Dense).collect())
 }
 
 fn ones_like(array: &Array) -> Result<Array> {
@@ -600,16 +710,18 @@ impl<'g> Evaluator<'g> {
                 Action::Forward(op) => record(op, &node.attrs, None, &inputs, &[])?,
                 Action::Backward { of, op, backward } => {
                     let gradients = self.shapes_of_gradients(*of, op)?;
-                    let made = match backward.host {
-                        Some(f) => self.run_host(f, *of, op, &inputs, &gradients, is_train),
-                        None => {
-                            let inputs = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
-                            let wanted: SmallVec<[bool; 4]> =
-                                (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
-                            stored::backward_stored(op, backward, &inputs, &gradients, &wanted, is_train)
-                        }
-                    };
-                    let made = made.map_err(|e| e.in_operator(op.title(), &node.name))?;
+                    let stored = inputs.iter().map(|t| t.stored()).collect::<Result<Stored>>()?;
+                    let made = or_deferred(&stored, &gradients, || {
+                        let made = match backward.host {
+                            Some(f) => self.run_host(f, *of, op, &inputs, &gradients, is_train),
+                            None => {
+                                let wanted: SmallVec<[bool; 4]> =
+                                    (0..gradients.len()).map(|k| self.wanted.contains(&entry(i, k))).collect();
+                                stored::backward_stored(op, backward, &stored, &gradients, &wanted, is_train)
+                            }
+                        };
+                        made.map_err(|e| e.in_operator(op.title(), &node.name))
+                    })?;
                     made.into_iter().map(|a| Arc::new(Tensor::new(a))).collect()
                 }
             };
@@ -661,7 +773,7 @@ impl<'g> Evaluator<'g> {
         }
         let cache = Some(self.graph.nodes[i].cache.clone());
         let (op, attrs) = (op.clone(), attrs.clone());
-        let node = Arc::new(TapeNode { op, attrs, inputs, outputs: outputs.clone(), cache });
+        let node = TapeNode::new(op, attrs, Kept { inputs, outputs: outputs.clone() }, cache);
         Ok(outputs
             .into_iter()
             .enumerate()

@@ -102,7 +102,7 @@ fn fixpoint(graph: &Graph, mut visit: impl FnMut(usize) -> Result<bool>) -> Resu
 
 /// Shapes of an operator without inputs, such as `_zeros`. In legacy semantics a dimension of 0 among its parameters is unknown: the
 /// first states of a recurrent network do not say how many sequences there will be.
-fn made_of_nothing(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
+pub fn made_of_nothing(op: &OpCall, outs: &mut [Shape]) -> Result<()> {
     let mut made: SmallVec<[Shape; 4]> = smallvec::smallvec![Shape::unknown(); outs.len()];
     (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut [], outs: &mut made })?;
     if !semantics::is_numpy_shape() {

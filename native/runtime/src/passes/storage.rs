@@ -28,6 +28,8 @@ pub struct Storage {
     pub aux: Vec<StorageType>,
     /// Outputs.
     pub outputs: Vec<StorageType>,
+    /// Whether the symbol itself, without its gradient, has anything sparse.
+    pub has_sparse: bool,
 }
 
 /// Infers storage types from those of some variables, by name, in the direction of the computation: what no attribute and nobody
@@ -64,6 +66,7 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
     }
     let of = |aux: bool| variables.iter().filter(move |v| v.1 == aux).map(|v| v.0);
     let args: Vec<Entry> = of(false).collect();
+    let forward_nodes = graph.nodes.len();
     let mut like = HashMap::new();
     let mut head_grads = Vec::new();
     for (i, y) in ys.iter().enumerate().filter(|_| wanted.contains(&true)) {
@@ -80,7 +83,9 @@ pub fn infer_storage(symbol: &Symbol, given: &[(String, StorageType)], wanted: &
     .into_iter();
     let types = sweep(&graph, &known, &like);
     let gradients = wanted.iter().map(|w| if *w { grads.next().flatten() } else { None });
+    let forward = (0..forward_nodes).flat_map(|i| types.of_node(i));
     Ok(Some(Storage {
+        has_sparse: forward.into_iter().any(|t| *t != StorageType::Default),
         grads: gradients.map(|e| e.map_or(StorageType::Default, |e| types[e])).collect(),
         args: args.iter().map(|e| types[*e]).collect(),
         aux: of(true).map(|e| types[e]).collect(),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use ferromx_core::error::Error;
-use ferromx_core::op::OpDef;
+use ferromx_core::op::{Forward, OpDef};
 use ferromx_core::params::{Attrs, Params};
 use parking_lot::RwLock;
 
@@ -25,6 +25,11 @@ impl OpCall {
     /// Positions of the inputs that the operator changes.
     pub fn mutated(&self) -> &[usize] {
         self.def.mutated(&self.params)
+    }
+
+    /// Whether the shapes of its outputs depend on the content of its inputs.
+    pub fn is_dynamic(&self) -> bool {
+        matches!(self.def.forward, Forward::Dynamic(_))
     }
 
     /// The name for users: that of a user-defined operator, or [`OpCall::name`].

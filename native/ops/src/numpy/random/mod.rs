@@ -62,7 +62,11 @@ fn sample_shape<P: Distribution>(p: &Params, io: &mut ShapeIo<'_>, in_front: boo
     let mut common = Shape::new(&[]);
     for s in io.ins.iter() {
         if !s.ndim_is_known() {
-            return Ok(());
+            // The result has the given size whatever the parameters are, unless they add axes.
+            return match &p.get::<P>().size().0 {
+                Some(size) if !in_front => (0..io.outs.len()).try_for_each(|k| io.assign_out(k, size)),
+                _ => Ok(()),
+            };
         }
         common = broadcast_two(&common, s)?;
     }

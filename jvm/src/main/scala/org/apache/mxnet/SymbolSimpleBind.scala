@@ -93,16 +93,22 @@ trait SymbolSimpleBind { self: Symbol =>
   private def shapesOrExplain(known: Map[String, Shape]): (IndexedSeq[Shape], IndexedSeq[Shape]) = {
     checkReady()
     val (argShapes, _, auxShapes) = inferShape(known)
-    if (argShapes == null) {
-      val unknown = listArguments().zip(inferShapePartial(known)._1).collect {
-        case (name, shape) if shape.length == 0 || shape.toVector.exists(_ <= 0) => s"$name $shape"
+    if (argShapes != null) (argShapes, auxShapes)
+    else {
+      val (args, _, aux) = inferShapePartial(known)
+      val unknown = (listArguments().zip(args) ++ listAuxiliaryStates().zip(aux)).collect {
+        case (name, shape) if !known.contains(name) && (shape.length == 0 || shape.toVector.exists(_ <= 0)) =>
+          s"$name $shape"
       }
-      throw new MXNetError(
-        s"Symbol.simpleBind: the shapes ${known.map { case (k, v) => s"$k $v" }.mkString(", ")} do not determine " +
-          s"all others; give the shape of ${unknown.mkString(", ")}"
-      )
+      // Otherwise only shapes that depend on data are unknown: those are found when the executor runs.
+      if (unknown.nonEmpty) {
+        throw new MXNetError(
+          s"Symbol.simpleBind: the shapes ${known.map { case (k, v) => s"$k $v" }.mkString(", ")} do not determine " +
+            s"all others; give the shape of ${unknown.mkString(", ")}"
+        )
+      }
+      (args, aux)
     }
-    (argShapes, auxShapes)
   }
 
   /** The types of all arguments and auxiliary states. */

@@ -1,0 +1,122 @@
+//! Executors without a plan: operators run one after the other, on arrays of any storage and with outputs whose shapes depend on the
+//! content of their inputs. The tape serves their gradients.
+
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::sparse::Array;
+use ferromx_core::storage::Req;
+use parking_lot::Mutex;
+
+use super::{BoundStored, Monitor};
+use crate::imperative::{self, CachedOp, GradientRequest, Hook, Keep, Tensor, Tensors};
+use crate::passes::gradient::is_loss;
+use crate::symbol::Symbol;
+
+/// A symbol bound to arrays, without a plan.
+pub struct Stepwise {
+    /// What it is bound to.
+    pub bound: BoundStored,
+    graph: CachedOp,
+    /// The variables in the order of [`Symbol::list_inputs`]; those with a gradient request are marked.
+    inputs: Vec<Arc<Tensor>>,
+    /// The outputs, which every forward pass fills anew.
+    outputs: Vec<Arc<Tensor>>,
+    /// Whether each output makes its own gradient.
+    losses: Vec<bool>,
+    /// What the last forward pass has put on the tape.
+    recorded: Mutex<Option<Tensors>>,
+}
+
+impl Stepwise {
+    /// Binds a symbol. `outputs` are what the outputs hold before the first forward pass.
+    ///
+    /// # Errors
+    /// A gradient request without an array.
+    pub fn new(symbol: &Symbol, bound: BoundStored, outputs: Vec<Array>) -> Result<Stepwise> {
+        let (mut args, mut aux) = (bound.args.iter(), bound.aux.iter());
+        let array = |is_aux: bool| if is_aux { aux.next() } else { args.next() };
+        let arrays = symbol.variables().into_iter().map(|(_, is_aux)| is_aux).map(array).collect::<Option<Vec<_>>>();
+        let arrays = arrays.ok_or_else(|| Error::Internal("there are fewer arrays than variables".into()))?;
+        let inputs: Vec<_> = arrays.into_iter().map(|array| Arc::new(Tensor::new(array.clone()))).collect();
+        let is_arg = symbol.variables().into_iter().map(|(_, is_aux)| !is_aux);
+        let args = inputs.iter().zip(is_arg).filter(|(_, is_arg)| *is_arg).map(|(tensor, _)| tensor);
+        for (i, tensor) in args.enumerate().filter(|(i, _)| bound.reqs[*i] != Req::Null) {
+            let array = bound.grads[i].clone().ok_or_else(|| {
+                let name = symbol.list_arguments().swap_remove(i);
+                Error::Value(format!("argument {name} has a gradient request but no gradient array"))
+            })?;
+            let request = GradientRequest { array: Arc::new(Tensor::new(array)), req: bound.reqs[i] };
+            imperative::mark_variables(std::slice::from_ref(tensor), &[request])?;
+        }
+        let losses = symbol.entries().iter().map(|y| y.node.op.as_ref().is_some_and(is_loss)).collect();
+        let outputs = outputs.into_iter().map(|y| Arc::new(Tensor::new(y))).collect();
+        let graph = CachedOp::new(symbol, &[])?;
+        Ok(Stepwise { bound, graph, inputs, outputs, losses, recorded: Mutex::default() })
+    }
+
+    /// The outputs: tensors that a forward pass fills anew.
+    pub fn outputs(&self) -> &[Arc<Tensor>] {
+        &self.outputs
+    }
+
+    fn wants_gradients(&self) -> bool {
+        self.bound.reqs.iter().any(|req| *req != Req::Null)
+    }
+
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Those of the operators.
+    pub fn forward(&self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
+        let results = self.run(is_train, is_train && self.wants_gradients(), monitor)?;
+        for (output, result) in self.outputs.iter().zip(&results) {
+            output.set(result.stored()?);
+        }
+        Ok(())
+    }
+
+    fn run(&self, is_train: bool, record: bool, monitor: Option<&(Monitor, bool)>) -> Result<Tensors> {
+        let hook = monitor.map(|(monitor, inputs_too)| {
+            let monitor = monitor.clone();
+            let hook: Hook = Arc::new(move |name, _, array| monitor(name, array));
+            (hook, *inputs_too)
+        });
+        // What the last pass recorded is not needed beside this one.
+        *self.recorded.lock() = None;
+        let results = imperative::in_mode(record, is_train, || self.graph.one_by_one(&self.inputs, &[], hook))?;
+        *self.recorded.lock() = record.then(|| results.clone());
+        Ok(results)
+    }
+
+    /// Computes the gradients; see [`super::Executor::backward`].
+    ///
+    /// # Errors
+    /// Too few gradients of outputs, those of the operators.
+    pub fn backward(&self, head_grads: &[Array], is_train: bool) -> Result<()> {
+        if !self.wants_gradients() {
+            return Ok(());
+        }
+        let missing = (0..self.losses.len()).find(|i| !self.losses[*i] && head_grads.get(*i).is_none());
+        if let Some(i) = missing {
+            return Err(Error::Value(format!(
+                "output {i} is no loss, so backward needs its gradient: pass one array per output, or end the network with a loss \
+                 such as SoftmaxOutput or MakeLoss"
+            )));
+        }
+        let recorded = self.recorded.lock().clone();
+        let recorded = match recorded {
+            Some(recorded) => recorded,
+            None => self.run(is_train, true, None)?,
+        };
+        self.inputs.iter().for_each(|tensor| tensor.set_fresh_gradient(false));
+        let heads = || recorded.iter().enumerate().filter(|(_, y)| y.is_recorded());
+        let tensors: Vec<_> = heads().map(|(_, y)| y.clone()).collect();
+        let grads: Vec<_> = heads().map(|(i, _)| head_grads.get(i).map(|g| Arc::new(Tensor::new(g.clone())))).collect();
+        if !tensors.is_empty() {
+            imperative::backward(&tensors, &grads, &[], Keep::Graph, is_train)?;
+        }
+        // Arguments that have no influence have gradients of zero.
+        self.inputs.iter().try_for_each(|tensor| tensor.zero_stale_gradient())
+    }
+}

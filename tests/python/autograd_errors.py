@@ -1,0 +1,159 @@
+"""What autograd refuses, and where errors of kernels are reported: at the first wait that depends on them, once."""
+
+import mxnet as mx
+from mxnet import autograd, gluon, nd
+
+from record import record
+
+
+def outcome(call):
+    try:
+        result = call()
+    except Exception as error:
+        return type(error).__name__
+    return "ok" if result is None else str(result.asnumpy().tolist())
+
+
+def variable():
+    x = nd.array([[1.0, 2, 3], [4, 5, 6]])
+    x.attach_grad()
+    return x
+
+
+def backward_twice(**first):
+    x = variable()
+    with autograd.record():
+        y = (x * x).sum()
+    y.backward(**first)
+    y.backward()
+    return x.grad
+
+
+def backward_through_freed():
+    x = variable()
+    with autograd.record():
+        z = x * x
+        y, w = z.sum(), (z * 2).sum()
+    y.backward()
+    w.backward()
+    return x.grad
+
+
+def backward_both():
+    x = variable()
+    with autograd.record():
+        z = x * x
+        y, w = z.sum(), (z * 2).sum()
+    autograd.backward([y, w])
+    return x.grad
+
+
+def grad_twice():
+    x = variable()
+    with autograd.record():
+        y = x * 2
+    autograd.grad(y, [x])
+    return autograd.grad(y, [x])[0]
+
+
+record("twice", outcome(backward_twice))
+record("twice/retained", outcome(lambda: backward_twice(retain_graph=True)))
+record("freed", outcome(backward_through_freed))
+record("both", outcome(backward_both))
+record("grad twice", outcome(grad_twice))
+
+
+def while_recording(change):
+    def call():
+        x = variable()
+        with autograd.record():
+            y = x * 2
+            change(x, y)
+        y.backward()
+        return x.grad
+
+    return call
+
+
+def assign(target, value):
+    target[:] = value
+
+
+for name, change in {
+    "add": lambda x, y: y.__iadd__(1),
+    "fill": lambda x, y: assign(y, 1),
+    "element": lambda x, y: y.__setitem__(0, 1),
+    "variable": lambda x, y: assign(x, nd.ones((2, 3))),
+    "out": lambda x, y: nd.elemwise_add(y, y, out=y),
+    "random": lambda x, y: nd.random.normal(out=y, shape=(2, 3)),
+    "copy": lambda x, y: nd.ones((2, 3)).copyto(y),
+    "other": lambda x, y: assign(nd.zeros((2, 3)), 1),
+}.items():
+    record(f"in place/{name}", outcome(while_recording(change)))
+
+for name in ("all_finite", "argmax_channel", "shuffle"):
+
+    def differentiate(name=name):
+        x = variable()
+        with autograd.record():
+            y = getattr(nd, name)(x)
+        y.backward()
+
+    if name != "shuffle":
+        record(f"no gradient/{name}", outcome(differentiate))
+
+
+@mx.operator.register("failing")
+class FailingProp(mx.operator.CustomOpProp):
+    def __init__(self, where):
+        super().__init__(True)
+        self.where = where
+
+    def create_operator(self, ctx, shapes, dtypes):
+        where = self.where
+
+        class Failing(mx.operator.CustomOp):
+            def forward(self, is_train, req, in_data, out_data, aux):
+                if where == "forward":
+                    raise RuntimeError("no forward")
+                self.assign(out_data[0], req[0], in_data[0])
+
+            def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+                raise RuntimeError("no backward")
+
+        return Failing()
+
+
+def failing(where):
+    x = variable()
+    with autograd.record():
+        y = nd.Custom(x, op_type="failing", where=where)
+    if where == "backward":
+        y.backward()
+    return x.grad if where == "backward" else y
+
+
+def hybridized():
+    block = gluon.nn.HybridLambda(lambda F, x: F.take(x, F.ones((1,)) * 9, mode="raise") * 2)
+    block.hybridize()
+    return block(nd.ones((2, 3)))
+
+
+for name, call in {
+    "normal": lambda: nd.random.normal(0, -1, shape=(2,)),
+    "chain": lambda: nd.random.normal(0, -1, shape=(2,)) * 2 + 1,
+    "view": lambda: nd.random.normal(0, -1, shape=(2, 2)).reshape((4,))[1:3],
+    "take": lambda: nd.take(nd.ones((3, 2)), nd.array([7]), mode="raise"),
+    "out": lambda: nd.take(nd.ones((3, 2)), nd.array([7]), mode="raise", out=nd.zeros((1, 2))),
+    "gather": lambda: nd.gather_nd(nd.zeros((2, 2)), nd.array([[5], [5]])),
+    "poisson": lambda: nd.random.poisson(-1, shape=(2,)),
+    "potrf": lambda: nd.linalg.potrf(nd.array([[-1.0, 0], [0, 1]])),
+    "hybridized": hybridized,
+    "forward": lambda: failing("forward"),
+    "backward": lambda: failing("backward"),
+}.items():
+    for wait in ("read", "all"):
+        x = call()
+        record(f"wait/{name}/{wait}", outcome(x.wait_to_read if wait == "read" else nd.waitall))
+        record(f"wait/{name}/{wait}/again", outcome(x.wait_to_read))
+        record(f"wait/{name}/{wait}/all", outcome(nd.waitall))
