@@ -69,8 +69,7 @@ pub static SHARE_MEMORY: OpDef = OpDef::new("_npi_share_memory")
         let (a, b) = (ins[0].bytes()?.as_ptr_range(), ins[1].bytes()?.as_ptr_range());
         outs[0].slice_mut::<bool>()?[0] = a.start < b.end && b.start < a.end;
         Ok(())
-    })
-    .grad(Grad::Zero);
+    });
 
 params! {
     /// Parameters of `_npi_nan_to_num`.

@@ -3,7 +3,6 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, same_dtype};
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
@@ -58,8 +57,7 @@ pub static MULTI_SUM_SQ: OpDef = OpDef::new("multi_sum_sq")
             }
             Ok(())
         }, d => Err(ctx.unsupported(d, DType::FLOATS))))
-    })
-    .grad(Grad::Zero);
+    });
 
 /// All inputs share a type, the result is in single precision.
 fn verdict_dtype(p: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
@@ -105,8 +103,7 @@ pub static MULTI_LARS: OpDef = OpDef::new("multi_lars")
             *out = if w > 0.0 && g > 0.0 { lrs[i] * ratio } else { lrs[i] };
         }
         Ok(())
-    })
-    .grad(Grad::Zero);
+    });
 
 params! {
     /// Parameters of `all_finite`.
@@ -145,8 +142,7 @@ pub static ALL_FINITE: OpDef = OpDef::new("all_finite")
     .params::<AllFiniteParam>()
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(verdict_dtype)
-    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output))
-    .grad(Grad::Zero);
+    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<AllFiniteParam>().init_output));
 
 pub static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
     .doc("1 if no element of any of several arrays is infinite or NaN, else 0; one element of type float32.")
@@ -156,8 +152,7 @@ pub static MULTI_ALL_FINITE: OpDef = OpDef::new("multi_all_finite")
     .input_names_by(|p| array_names(p.get::<MultiAllFiniteParam>().num_arrays))
     .shape(|_, io| io.assign_out(0, &Shape::new(&[1])))
     .dtype(|_, io| io.assign_out(0, DType::F32))
-    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output))
-    .grad(Grad::Zero);
+    .forward(|ctx, ins, outs| finite(ctx, ins, outs, ctx.params::<MultiAllFiniteParam>().init_output));
 
 pub static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
     .doc("Sets all elements of several arrays, of any types, to 0. There is no output.")
@@ -174,5 +169,4 @@ pub static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
             out.bytes_mut()?.fill(0);
             Ok(())
         })
-    })
-    .grad(Grad::Zero);
+    });

@@ -53,8 +53,7 @@ pub static ARGMAX_CHANNEL: OpDef = OpDef::new("argmax_channel")
         let out = reduced(&io.ins[0], &[1], false);
         io.assign_out(0, &out)
     })
-    .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], Some(1), &mut outs[0]))
-    .grad(Grad::Zero);
+    .forward(|ctx, ins, outs| along::<true>(ctx, &ins[0], Some(1), &mut outs[0]));
 
 fn arg_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<ArgParam>();

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_dtype, same_shape};
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::{ParamValue, Params, Tuple};
@@ -86,8 +85,7 @@ pub static HISTOGRAM: OpDef = OpDef::new("_histogram")
         io.assign_out(0, DType::I64)?;
         same_dtype(p, &mut DTypeIo { ins: io.ins, outs: &mut io.outs[1..] })
     })
-    .forward(count)
-    .grad(Grad::Zero);
+    .forward(count);
 
 fn histogram_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let edges = match p.get::<HistogramParam>().ends()? {
@@ -161,8 +159,7 @@ pub static ALLCLOSE: OpDef = OpDef::new("_contrib_allclose")
             outs[0].slice_mut::<u8>()?.fill(u8::from(all_close(p, ins[0].slice::<T>()?, ins[1].slice::<T>()?)));
             Ok(())
         }, d => Err(ctx.unsupported(d, NUMERIC)))
-    })
-    .grad(Grad::Zero);
+    });
 
 /// Elements of one parallel chunk.
 const GRAIN: usize = 1 << 15;
