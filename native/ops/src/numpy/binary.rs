@@ -201,8 +201,8 @@ formula!(Binary
     /// The derivative of what does not depend on an operand.
     Zero = |_a, _b| 0.0, int |_a, _b| 0);
 formula!(Binary
-/// The magnitude of `a` with the sign of `b`, where -0 counts as positive, and NaN as negative.
-Copysign = |a, b| if (a >= 0.0) == (b >= 0.0) { a } else { -a }, int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
+/// The magnitude of `a` with the sign of `b` as MXNet has it: -0 counts as positive, and NaN turns the sign round.
+Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
 formula!(Binary
     /// `d copysign(a, b)/da`.
     CopysignA = |a, b| (if a >= 0.0 { 1.0 } else { -1.0 }) * (if b >= 0.0 { 1.0 } else { -1.0 }));
