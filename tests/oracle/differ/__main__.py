@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from client import read, write  # noqa: E402
-from compare import compare  # noqa: E402
+from compare import Judge  # noqa: E402
 from draw import Draws  # noqa: E402
 from report import Report  # noqa: E402
 
@@ -72,11 +72,12 @@ def main():
     ours = Library(MXNET_LIBRARY_PATH=str(library))
     operators = theirs.run("operators")
     report = Report({n: r["canonical"] for n, r in operators.items()})
+    judge = Judge(theirs.run, ours.run, again.run)
     for kind, call in drawn(options, operators):
         theirs.ask(call)
         ours.ask(call)
         expected, actual = theirs.answer(), ours.answer()
-        report.add(kind, call, expected, compare(call, expected, actual, lambda: again.run(call)))
+        report.add(kind, call, expected, judge.difference(call, expected, actual))
     print("seed %d" % options.seed)
     report.print(options.groups)
     sys.exit(1 if report.unexplained else 0)

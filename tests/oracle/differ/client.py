@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
 
 from call import Call, Graph  # noqa: E402
+from compare import ADDED_TO, UNTOUCHED  # noqa: E402
 from worker import Oracle  # noqa: E402
 
 SECONDS = 10
@@ -108,7 +109,7 @@ class Client:
             array[:] = known[n] if n in known else values(n, array)
         for array in executor.grad_dict.values():
             if array is not None:
-                array[:] = 1
+                array[:] = UNTOUCHED if graph.request == "write" else ADDED_TO
         executor.forward(is_train=graph.train)
         answer["outputs"] = numbers(executor.outputs)
         executor.backward([self.oracle.array(head(o, i)) for i, o in enumerate(executor.outputs)])
@@ -146,7 +147,7 @@ def numbers(arrays):
 
 def start(request, array):
     """What a gradient array holds before the pass backward."""
-    return np.full(array.shape, 2 if request == "add" else 1, array.dtype)
+    return np.full(array.shape, ADDED_TO if request == "add" else UNTOUCHED, array.dtype)
 
 
 def head(output, index):

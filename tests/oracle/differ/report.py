@@ -4,6 +4,8 @@ import pathlib
 import re
 from collections import Counter, defaultdict
 
+from call import Call
+
 HERE = pathlib.Path(__file__).resolve().parent
 DIFFERENCES = HERE.parent.parent.parent / "docs" / "differences.md"
 
@@ -27,7 +29,7 @@ class Report:
             counts["agree"] += 1
             return
         op = self.canonical.get(call.op, "network")
-        row = next((row for pattern, row in self.explanations if pattern.search(text(op, difference))), None)
+        row = next((row for pattern, row in self.explanations if pattern.search(text(op, call, difference))), None)
         if row:
             counts["explained"] += 1
             self.explained[row] += 1
@@ -57,8 +59,10 @@ class Report:
         print("%d groups" % len(groups))
 
 
-def text(op, difference):
-    return "%s: %s: %s" % (op, difference.kind, difference.detail)
+def text(op, call, difference):
+    """What the patterns of explained.txt see."""
+    attrs = call.attrs if isinstance(call, Call) else [node[:2] for node in call.nodes]
+    return "%s: %s: %s; %s" % (op, difference.kind, " ".join(first_lines(difference.detail)), attrs)
 
 
 def normalised(difference):

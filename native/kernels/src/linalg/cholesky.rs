@@ -5,7 +5,7 @@ use crate::gemm::{MatMut, MatRef, gemm};
 use crate::par::{parallel_rows, with_scratch};
 
 /// Replaces the symmetric, positive definite matrix A of `n` x `n` elements, of which only the lower triangle is read, by the
-/// lower triangular L with A = L L^T, zeros above the diagonal.
+/// lower triangular L with A = L L^T, zeros above the diagonal. NaN and infinity go through.
 ///
 /// # Errors
 /// The number of the row where A turns out not to be positive definite.
@@ -43,7 +43,7 @@ fn factor_diagonal<T: Scalar>(a: &mut [T], n: usize, k: usize, b: usize) -> Resu
             row[j] = (row[j] - dot(&row[k..j], &other[..j - k])) / other[j - k];
         }
         let square = row[i] - dot(&row[k..i], &row[k..i]);
-        if square <= T::zero() || !square.is_finite() {
+        if square <= T::zero() {
             return Err(i);
         }
         row[i] = square.sqrt();

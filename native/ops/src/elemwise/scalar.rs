@@ -5,10 +5,10 @@ use ferromx_core::error::Result;
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
-use ferromx_core::params;
 use ferromx_core::params::Params;
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{ensure, params};
 use ferromx_kernels::map::Src;
 use ferromx_kernels::zip::{zip, zip3};
 
@@ -175,13 +175,26 @@ pub fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
     Ok(())
 }
 
+/// Refuses the gradient of integers of which a fraction made floating-point numbers, as MXNet does.
+fn has_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
+    let (expected, got) = (g.dtype(), x.dtype());
+    ensure!(
+        expected == got,
+        "Incompatible attr: expected {expected}, got {got}: no gradient flows to integers through a result of type {expected}; \
+         convert them with Cast first"
+    );
+    Ok(())
+}
+
 /// `g * F(x, scalar)`.
 pub fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    has_gradient(&ins[0], &ins[1])?;
     with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
 pub fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    has_gradient(&ins[0], &ins[1])?;
     let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {
         zip3(src::<T>(&ins[0])?, Src::Scalar(T::from_f64(s)), src::<T>(&ins[1])?, out.slice_mut::<T>()?, f);
@@ -215,6 +228,15 @@ mod tests {
         assert_eq!(run(&RDIV, "2", "True").to_vec::<u8>().unwrap(), [0, 0, 0, 2]);
         close(&run(&RDIV, "2.5", "False").to_vec::<f64>().unwrap(), &[2.5 / 7.0, 0.0125, 2.5 / 3.0, 2.5], 1e-15);
         assert_eq!(run(&GREATER, "2.5", "True").to_vec::<u8>().unwrap(), [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn no_gradient_flows_to_integers_through_fractions() {
+        for def in [&RDIV, &POWER, &MAXIMUM, &HYPOT] {
+            let case = Case::new(def, &[("scalar", "1.5"), ("is_int", "False")]);
+            let error = case.backward(&[array(&[3i8], &[1])], &[array(&[1f64], &[1])]).unwrap_err().to_string();
+            assert!(error.contains("expected float64, got int8"), "{error}");
+        }
     }
 
     #[test]

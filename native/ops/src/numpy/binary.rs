@@ -201,8 +201,8 @@ formula!(Binary
     /// The derivative of what does not depend on an operand.
     Zero = |_a, _b| 0.0, int |_a, _b| 0);
 formula!(Binary
-/// The magnitude of `a` with the sign of `b`.
-Copysign = |a, b| a.copysign(b), int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
+/// The magnitude of `a` with the sign of `b` as MXNet has it: -0 counts as positive, and NaN turns the sign round.
+Copysign = |a, b| if (a >= 0.0 && b >= 0.0) || (a < 0.0 && b < 0.0) { a } else { -a }, int |a, b| if b < 0 { a.wrapping_abs().wrapping_neg() } else { a.wrapping_abs() });
 formula!(Binary
     /// `d copysign(a, b)/da`.
     CopysignA = |a, b| (if a >= 0.0 { 1.0 } else { -1.0 }) * (if b >= 0.0 { 1.0 } else { -1.0 }));
@@ -406,7 +406,7 @@ mod tests {
         let x = [0.0, 0.0, -0.0, -0.0, 0.0, -0.0, -inf, -inf, -3.0];
         let want: Vec<f64> = y.iter().zip(x).map(|(y, x)| y.atan2(x)).collect();
         crate::testing::close(&run(&ARCTAN2, &y, &x), &want, 1e-15);
-        assert_eq!(run(&COPYSIGN, &[2.0, -2.0], &[-0.0, 1.0]), [-2.0, 2.0]);
+        assert_eq!(run(&COPYSIGN, &[2.0, -2.0], &[-0.0, 1.0]), [2.0, 2.0]);
         assert_eq!(run(&LDEXP, &[3.0, -3.0], &[2.0, -1.0]), [12.0, -1.5]);
     }
 

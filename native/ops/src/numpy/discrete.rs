@@ -211,8 +211,9 @@ pub static MULTINOMIAL: OpDef = OpDef::new("_npi_multinomial")
             None => ins.first().map_or(Ok(Vec::new()), doubles)?,
         };
         ensure!(weights.iter().all(|w| *w >= 0.0), "probabilities cannot be negative");
+        let total: f64 = weights.iter().sum();
+        ensure!(total <= 1.0 + 1e-6, "sum(pvals[:-1]) > 1.0: the probabilities add up to {total}");
         let head: f64 = weights.iter().rev().skip(1).sum();
-        ensure!(head <= 1.0 + 1e-6, "the probabilities of all outcomes but the last add up to {head}, more than 1");
         let Some((last, others)) = weights.split_last() else { return Ok(()) };
         // The last outcome takes what the others leave.
         let rest = if others.is_empty() { *last } else { (1.0 - head).max(0.0) };

@@ -72,6 +72,10 @@ pub static UNIQUE: OpDef = OpDef::new("_npi_unique")
 
 fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     let (p, x) = (ctx.params::<UniqueParam>(), &ins[0]);
+    if x.is_empty() {
+        let wanted = [p.return_index, p.return_inverse, p.return_counts].into_iter().filter(|w| *w).map(|_| DType::I64);
+        return std::iter::once(x.dtype()).chain(wanted).map(|d| NDArray::empty(&[0].into(), d, ctx.context)).collect();
+    }
     let dims = x.shape().to_usize();
     let (outer, n, inner) = match p.axis {
         Some(axis) => around(&dims, Shape::axis(axis.into(), dims.len())?),
@@ -142,7 +146,7 @@ params! {
     /// Parameters of `_npi_bincount`.
     pub struct BincountParam {
         /// The least number of bins.
-        minlength: i32 = 0, where 0..=i32::MAX;
+        minlength: i32 = 0;
         /// Whether there are weights.
         has_weights: bool = false;
     }
@@ -208,9 +212,10 @@ params! {
 }
 
 impl DeleteParam {
-    /// Whether the entries are given by parameters, not by an array.
+    /// Whether the entries are given by parameters, not by an array. A slice has a step; without one, start and stop count for
+    /// nothing.
     fn is_constant(&self) -> bool {
-        self.start.is_some() || self.stop.is_some() || self.step.is_some() || self.int_ind.is_some()
+        self.step.is_some() || self.int_ind.is_some()
     }
 }
 

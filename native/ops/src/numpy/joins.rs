@@ -137,19 +137,15 @@ StackParam, |_p, s| Ok(match s.dims() {
     dims => (Shape::new(dims), 1),
 }));
 joining!(HSTACK: "_npi_hstack" ("data", "data"),
-"Joins arrays along axis 1; vectors and numbers along axis 0.",
-ConcatParam, |p, s| {
-    fixed_axis(p)?;
+"Joins arrays along axis 1; vectors and numbers along axis 0. `dim` has no effect.",
+ConcatParam, |_p, s| {
     let shape = with_axes(s, 1);
     let axis = usize::from(shape.dims().len() > 1);
     Ok((shape, axis))
 });
 joining!(DSTACK: "_npi_dstack" ("data", "data"),
-"Joins arrays along axis 2, after giving them at least three axes.",
-ConcatParam, |p, s| {
-    fixed_axis(p)?;
-    Ok((with_axes(s, 3), 2))
-});
+"Joins arrays along axis 2, after giving them at least three axes. `dim` has no effect.",
+ConcatParam, |_p, s| Ok((with_axes(s, 3), 2)));
 joining!(CONCATENATE: "_npi_concatenate" ("data", "data"),
 "Joins arrays along an axis; None flattens them first. All their other axes have equal lengths.",
 ConcatenateParam, |p, s| {
@@ -159,13 +155,6 @@ ConcatenateParam, |p, s| {
     ensure!(s.ndim() != Some(0), "numbers, arrays without axes, cannot be joined along an axis");
     Ok((s.clone(), Shape::axis(axis.into(), s.dims().len())?))
 });
-
-/// `dim` is listed among the arguments, but the operator has the axis in its name.
-fn fixed_axis(p: &Params) -> Result<()> {
-    let dim = p.get::<ConcatParam>().dim;
-    ensure!(dim == 1, "dim={dim} is not supported, the axis is fixed: use _npi_concatenate to choose one");
-    Ok(())
-}
 
 /// Parameters of `_npi_concatenate`: MXNet lists `dim`, but takes `axis`.
 pub struct ConcatenateParam {

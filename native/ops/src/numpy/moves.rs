@@ -17,6 +17,7 @@ use ferromx_kernels::reduce::{self, Sum};
 use super::reduce::resolve;
 use crate::broadcast::binary::sum_to;
 use crate::elemwise::family::NUMERIC;
+use crate::reduce::axes::Axes;
 use crate::shape::axes::permute;
 use crate::shape::moves::{around, by_size, source, target};
 
@@ -132,7 +133,8 @@ fn moved(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
 params! {
     /// Parameters of `_npi_flip`.
     pub struct FlipParam {
-        /// The axes along which the order is reversed; negative ones count from the last, () reverses nothing.
+        /// The axes along which the order is reversed, one after the other; negative ones count from the last, () reverses nothing,
+        /// None reverses all.
         axis: Shape = required;
     }
 }
@@ -142,12 +144,20 @@ pub static FLIP: OpDef = OpDef::new("_npi_flip")
     .params::<FlipParam>()
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
-        let axis = ctx.params::<FlipParam>().axis.clone();
-        let axes = resolve(&ShapeOrNone(Some(axis)), dims.len())?;
+        let axes = flipped_axes(&ctx.params::<FlipParam>().axis, dims.len())?;
         by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
         Ok(())
     })
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("_npi_flip", &n.ograds[..1], n.attrs)?)])));
+
+/// The axes that are reversed in the end: an axis that is given twice is reversed back.
+fn flipped_axes(axis: &Shape, rank: usize) -> Result<Axes> {
+    if !axis.ndim_is_known() {
+        return Ok((0..rank).collect());
+    }
+    let given = axis.dims().iter().map(|a| Shape::axis(*a, rank)).collect::<Result<Axes>>()?;
+    Ok((0..rank).filter(|a| given.iter().filter(|g| *g == a).count() % 2 == 1).collect())
+}
 
 params! {
     /// Parameters of `_npi_rot90`.

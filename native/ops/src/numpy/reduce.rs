@@ -1,6 +1,6 @@
 //! Sums, products, means, extremes, and their positions over axes.
 
-use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::dtype::{DType, Element, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Entry, Grad, GradGraph, GradNode};
 use ferromx_core::infer::{DTypeIo, ShapeIo};
@@ -13,12 +13,14 @@ use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, ElementsMut, LaneFn, Load, Src, Store};
 use ferromx_kernels::par::with_scratch;
 use ferromx_kernels::reduce::{self, Max, Mean, Min, Number, Prod, Reducer, Sum};
+use ferromx_kernels::zip::zip;
 
-use super::{elements, elements_mut, lanes_or_bool};
+use super::{elements, elements_mut};
 use crate::elemwise::family::{Binary, Graph, NUMERIC, lanes};
-use crate::elemwise::formulas::{Equal, Mul};
+use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::reduce::axes::{Axes, kept, spread, times_spread};
 use crate::reduce::sums::{AnyLane, Plain, products_of_others};
+use crate::rules::no_gradient;
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&SUM, &PROD, &MEAN, &MAX, &MIN, &ANY, &ALL, &ARGMAX, &ARGMIN];
@@ -154,7 +156,7 @@ pub static SUM: OpDef = OpDef::new("_np_sum")
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let axes = axes_of::<SumParam>(ctx, outs[0].shape())?;
-            spread_scaled(ctx, &ins[0], 1.0, &axes, &mut outs[0])
+            spread_divided(ctx, &ins[0], 1, &axes, &mut outs[0])
         }),
         Some(|graph, n| composed(graph, n, false)),
     ));
@@ -187,7 +189,7 @@ pub static MEAN: OpDef = OpDef::new("_npi_mean")
         Backward::new(|ctx, ins, outs| {
             let axes = axes_of::<SumParam>(ctx, outs[0].shape())?;
             let count: i64 = axes.iter().map(|a| outs[0].shape().dim(*a)).product();
-            spread_scaled(ctx, &ins[0], 1.0 / count.max(1) as f64, &axes, &mut outs[0])
+            spread_divided(ctx, &ins[0], count.max(1), &axes, &mut outs[0])
         }),
         Some(|graph, n| composed(graph, n, true)),
     ));
@@ -255,24 +257,28 @@ fn reduce_in<R: Reducer<C>, C: Number>(x: Elements<'_>, shape: &[usize], axes: &
     });
 }
 
-/// `out = scale * g` for the gradient `g` of a reduced array; nothing for integers whose result was a floating-point number.
-pub fn spread_scaled(ctx: &OpCtx<'_>, g: &In<'_>, scale: f64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
-    let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    if g.dtype().is_float() && !out.dtype().is_float() {
-        out.bytes_mut()?.fill(0);
-        return Ok(());
+/// `out = g / divisor` for the gradient `g` of a reduced array, in the type of the output: integers take g truncated, then divide.
+fn spread_divided(ctx: &OpCtx<'_>, g: &In<'_>, divisor: i64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
+    if out.dtype() == DType::Bool {
+        return no_gradient(out);
     }
-    let (g, scale) = ((elements(g)?, &small[..]), (Elements::F64(&[scale]), &[][..]));
-    lanes_or_bool!(ctx, out.dtype(), Mul, |T, f| broadcast_any(g, scale, (out.slice_mut::<T>()?, &shape), f));
+    let (shape, small, is_float) = (out.shape().to_usize(), kept(out.shape(), axes), out.dtype().is_float());
+    let share = [if is_float { 1.0 / divisor as f64 } else { 1.0 }];
+    let (g, share) = ((elements(g)?, &small[..]), (Elements::F64(&share), &[][..]));
+    lanes!(ctx, out.dtype(), Mul, |T, f| broadcast_any(g, share, (out.slice_mut::<T>()?, &shape), f));
+    if !is_float && divisor != 1 {
+        lanes!(ctx, out.dtype(), Div, |T, f| {
+            zip(Src::<T>::InPlace, Src::Scalar(T::from_f64(divisor as f64)), out.slice_mut::<T>()?, f);
+        });
+    }
     Ok(())
 }
 
 fn prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
     let axes = axes_of::<SumParam>(ctx, out.shape())?;
-    if ins[0].dtype().is_float() && !out.dtype().is_float() {
-        out.bytes_mut()?.fill(0);
-        return Ok(());
+    if out.dtype() == DType::Bool {
+        return no_gradient(out);
     }
     products_of_others::<Plain>(ctx, &ins[1], &axes, out)?;
     let (shape, small, g) = (out.shape().to_usize(), kept(out.shape(), &axes), elements(&ins[0])?);

@@ -2,7 +2,6 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, ShapeIo, same_shape};
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params;
@@ -193,7 +192,6 @@ pub static ADAMW_UPDATE: OpDef = OpDef::new("_adamw_update")
     .dtype(full_dtype)
     .mutates(&[2, 3])
     .forward(full::<AdamWParam>)
-    .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
 pub static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
@@ -211,7 +209,6 @@ pub static MP_ADAMW_UPDATE: OpDef = OpDef::new("_mp_adamw_update")
     .dtype(family::mixed_dtype)
     .mutates(&[2, 3, 4])
     .forward(mixed::<AdamWParam>)
-    .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
 several!(MULTI_ADAMW_UPDATE: "_multi_adamw_update",

@@ -1,6 +1,5 @@
 //! Methods with a step size of their own for each element.
 
-use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpDef, arg};
 use ferromx_core::params;
 use ferromx_kernels::math::{self, Real};

@@ -256,7 +256,6 @@ macro_rules! step {
                     { ["", $(stringify!($state)),*].len() },
                 >,
             )
-            .grad(Grad::Zero)
             .inplace(&[(0, 0)])
             $(.sparse($sparse, crate::sparse::lazy_update))?;
     };
@@ -282,7 +281,6 @@ macro_rules! mixed_step {
             .dtype(family::mixed_dtype)
             .mutates(family::STATES.split_at($S).0)
             .forward(family::mixed_kernel::<$Rule, $K, $S>)
-            .grad(Grad::Zero)
             .inplace(&[(0, 0)]);
     };
 }

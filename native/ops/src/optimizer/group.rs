@@ -4,7 +4,6 @@ use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element, f16};
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params;
 use ferromx_core::shape::Shape;
@@ -69,8 +68,7 @@ pub static GROUP_ADAGRAD_UPDATE: OpDef = OpDef::new("_contrib_group_adagrad_upda
     })
     .sparse(lazy, lazy_update)
     .forward(forward)
-    .inplace(&[(0, 0)])
-    .grad(Grad::Zero);
+    .inplace(&[(0, 0)]);
 
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<GroupAdaGradParam>();

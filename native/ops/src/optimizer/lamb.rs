@@ -4,7 +4,6 @@
 use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params;
@@ -110,7 +109,6 @@ pub static LAMB_UPDATE_PHASE1: OpDef = OpDef::new("lamb_update_phase1")
         let numbers = Lamb::numbers(&ctx.params::<LambPhase1Param>().direction());
         family::steps::<Lamb, 8, 3>(ctx, ins, outs, 1, |_| numbers)
     })
-    .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
 pub static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
@@ -144,8 +142,7 @@ pub static MP_LAMB_UPDATE_PHASE1: OpDef = OpDef::new("mp_lamb_update_phase1")
             };
             update_all([Ok(step)], Lamb::step::<f32>)
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
-    })
-    .grad(Grad::Zero);
+    });
 
 params! {
     /// Parameters of `lamb_update_phase2` and `mp_lamb_update_phase2`.
@@ -210,7 +207,6 @@ pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
             descend([Ok(step)])
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
     })
-    .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
 pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
@@ -248,7 +244,6 @@ pub static MP_LAMB_UPDATE_PHASE2: OpDef = OpDef::new("mp_lamb_update_phase2")
             descend([Ok(step)])
         }, d => Err(ctx.unsupported(d, DType::FLOATS)))
     })
-    .grad(Grad::Zero)
     .inplace(&[(0, 0)]);
 
 /// `state - params * input` for every step.

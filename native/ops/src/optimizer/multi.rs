@@ -1,7 +1,6 @@
 //! Gradient descent on several weights in one call.
 
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef};
 use ferromx_core::params;
 use ferromx_core::params::Tuple;

@@ -3,7 +3,6 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
-use ferromx_core::grad::Grad;
 use ferromx_core::infer::{DTypeIo, same_dtype};
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
@@ -170,5 +169,4 @@ pub static RESET_ARRAYS: OpDef = OpDef::new("reset_arrays")
             out.bytes_mut()?.fill(0);
             Ok(())
         })
-    })
-    .grad(Grad::Zero);
+    });

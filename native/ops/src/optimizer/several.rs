@@ -174,7 +174,6 @@ macro_rules! several {
                 .shape(|p, io| LAYOUT.$shape::<$P>(p, io))
                 .dtype(|p, io| LAYOUT.dtype::<$P>(p, io))
                 .forward($forward)
-                .grad(Grad::Zero)
                 .mutates(&const { several::states::<{ MAX_WEIGHTS * (STRIDE - 2) }>(STRIDE) })
                 .inplace(&const { several::in_place(STRIDE) })
         };

@@ -1,6 +1,5 @@
 //! Gradient descent, and the methods that use the signs of gradients only.
 
-use ferromx_core::grad::Grad;
 use ferromx_core::op::{OpDef, arg};
 use ferromx_kernels::math::Real;
 

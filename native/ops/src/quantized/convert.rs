@@ -89,6 +89,7 @@ pub static QUANTIZE: OpDef = OpDef::new("_contrib_quantize")
             ByteType::Uint8 => DType::U8,
         }))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let range = (end(&ins[1])?, end(&ins[2])?);
         write(ctx, ins[0].slice()?, range, Levels::Whole, outs)
@@ -126,6 +127,7 @@ pub static QUANTIZE_V2: OpDef = OpDef::new("_contrib_quantize_v2")
         let p = p.get::<QuantizeV2Param>();
         range_dtypes(io, 1, Some(p.out_type.dtype(p.min_calib_range, p.max_calib_range)))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<QuantizeV2Param>();
         let range = calibrated(p.min_calib_range, p.max_calib_range)?;
@@ -176,6 +178,7 @@ pub static QUANTIZE_ASYM: OpDef = OpDef::new("_contrib_quantize_asym")
         io.assign_in(0, DType::F32)?;
         range_dtypes(io, 1, Some(DType::U8))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<QuantizeAsymParam>();
         let x = ins[0].slice::<f32>()?;
@@ -215,6 +218,7 @@ pub static DEQUANTIZE: OpDef = OpDef::new("_contrib_dequantize")
         range_shapes(io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, Some(DType::F32)))
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let reach = reach_at(ins, 1)?;
         dispatch!(ins[0].dtype(), Q in [i8, u8] => {
@@ -257,6 +261,7 @@ pub static REQUANTIZE: OpDef = OpDef::new("_contrib_requantize")
         io.assign_in(0, DType::I32)?;
         range_dtypes(io, 1, Some(p.out_type.dtype(p.min_calib_range, p.max_calib_range)))
     })
+    .grad(Grad::Zero)
     .forward(requantize);
 
 fn requantize(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {

@@ -3,6 +3,7 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
@@ -46,6 +47,7 @@ pub static ACT: OpDef = OpDef::new("_contrib_quantized_act")
         range_shapes(io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         if outs[0].wanted() {
             dispatch!(ins[0].dtype(), Q in [i8, u8] => {
@@ -74,6 +76,7 @@ pub static FLATTEN: OpDef = OpDef::new("_contrib_quantized_flatten")
         range_shapes(io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
+    .grad(Grad::Zero)
     .forward(|_, ins, outs| {
         if outs[0].wanted() {
             outs[0].bytes_mut()?.copy_from_slice(ins[0].bytes()?);
@@ -99,6 +102,7 @@ pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
         shape_like(&POOLING, p, io, 1)
     })
     .dtype(|_, io| range_dtypes(io, 1, io.ins[0]))
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         if outs[0].wanted() {
             let p = ctx.params::<PoolingParam>();
@@ -146,6 +150,7 @@ pub static CONCATENATE: OpDef = OpDef::new("_contrib_quantized_concat")
         let signed = io.ins[..n].contains(&Some(DType::I8));
         range_dtypes(io, n, known.then_some(if signed { DType::I8 } else { DType::U8 }))
     })
+    .grad(Grad::Zero)
     .forward(concatenate);
 
 fn arrays(p: &Params) -> usize {
@@ -199,6 +204,7 @@ pub static EMBED: OpDef = OpDef::new("_contrib_quantized_embedding")
         io.assign_in(1, DType::I8)?;
         range_dtypes(io, 2, Some(DType::I8))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         if outs[0].wanted() {
             let dims = ins[1].shape().to_usize();
@@ -231,6 +237,7 @@ pub static NORM: OpDef = OpDef::new("_contrib_quantized_batch_norm")
     .output_names_by(with_range)
     .shape(norm_shape)
     .dtype(|_, io| range_dtypes(io, 1, Some(DType::I8)))
+    .grad(Grad::Zero)
     .forward(norm);
 
 fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

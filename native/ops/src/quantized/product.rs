@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::infer::same_shape;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
@@ -97,6 +98,7 @@ pub static FULLY_CONNECTED_INT8: OpDef = OpDef::new("_contrib_quantized_fully_co
         (1..data).try_for_each(|i| io.assign_in(i, DType::I8))?;
         range_dtypes(io, data, Some(DType::I32))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<FullyConnectedParam>();
         let steps = Steps::new(ins, p.no_bias)?;
@@ -146,6 +148,7 @@ pub static CONVOLUTION_INT8: OpDef = OpDef::new("_contrib_quantized_conv")
         (1..data).try_for_each(|i| io.assign_in(i, DType::I8))?;
         range_dtypes(io, data, Some(DType::I32))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ConvolutionParam>();
         let steps = Steps::new(ins, p.no_bias)?;
@@ -257,6 +260,7 @@ pub static ADD: OpDef = OpDef::new("_contrib_quantized_elemwise_add")
         };
         range_dtypes(io, 2, out)
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<AddParam>();
         let (left, right, dtype) = (reach_at(ins, 2)?, reach_at(ins, 4)?, outs[0].dtype());
@@ -312,6 +316,7 @@ pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
         };
         range_dtypes(io, 2, Some(out))
     })
+    .grad(Grad::Zero)
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<MulParam>();
         let (left, right) = (reach_at(ins, 2)?, reach_at(ins, 4)?);

@@ -16,6 +16,8 @@ use ferromx_kernels::math::{Forty, Full, Precision, digamma, exp, lgamma, log};
 use ferromx_kernels::par::parallel_rows;
 use ferromx_kernels::simd::multiversion::{self, Kernel};
 
+use crate::rules::no_gradient;
+
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[
     &UNIFORM,
@@ -202,6 +204,9 @@ fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
             parallel_rows(points[0].slice_mut::<T>()?, GRAIN, 1, |k, out| slopes(k * GRAIN, out.len(), 0, out));
+        }
+        if ins[1].is_empty() {
+            return others.iter_mut().try_for_each(no_gradient);
         }
         let sets = GRAIN.div_ceil(block);
         for (which, out) in others.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
@@ -458,6 +463,9 @@ fn dirichlet_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
                     *out = T::from_f64(scale(i) * (alpha[i / block * k + j].to_f64() - 1.0) / x[i * k + j].to_f64());
                 }
             });
+        }
+        if ins[1].is_empty() {
+            return no_gradient(&mut others[0]);
         }
         if others[0].wanted() {
             parallel_rows(others[0].slice_mut::<T>()?, k, GRAIN.div_ceil(block * k), |set, out| {

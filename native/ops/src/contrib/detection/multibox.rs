@@ -40,6 +40,7 @@ impl PriorParam {
         let [y, x] = self.offsets.0[..] else {
             return Err(ferromx_core::error::Error::value("offsets has to hold two numbers: (offset_y, offset_x)"));
         };
+        ensure!([y, x].iter().all(|o| (0.0..=1.0).contains(o)), "offsets ({y}, {x}) has to lie between 0 and 1");
         let steps = (down > 0.0 && across > 0.0).then_some((down, across));
         let (sizes, ratios) = (self.sizes.0.clone(), self.ratios.0.clone());
         Ok(Anchors { map: (height, width), sizes, ratios, steps, offsets: (y, x), clip: self.clip })

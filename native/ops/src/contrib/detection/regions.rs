@@ -21,7 +21,7 @@ params! {
         /// Bins of a region: (height, width).
         pooled_size: Shape = required;
         /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
-        spatial_scale: f32 = required;
+        spatial_scale: f32 = required, where 0.0..=1.0;
         /// Points of a bin in each direction; -1 for about one for each pixel.
         sample_ratio: i32 = (-1);
         /// Whether every bin has channels of its own, as in R-FCN.
@@ -37,7 +37,7 @@ params! {
         /// Bins of a region: (height, width).
         pooled_size: Shape = required;
         /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
-        spatial_scale: f32 = required;
+        spatial_scale: f32 = required, where 0.0..=1.0;
         /// Points of a bin in each direction; -1 for about one for each pixel.
         sampling_ratio: i32 = (-1);
     }
@@ -214,7 +214,7 @@ params! {
     /// Parameters of `PSROIPooling`.
     pub struct PsRoiParam {
         /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
-        spatial_scale: f32 = required;
+        spatial_scale: f32 = required, where 0.0..=1.0;
         /// Channels of the output.
         output_dim: i32 = required, where 1..=i32::MAX;
         /// Bins of a region in each direction.
@@ -290,7 +290,7 @@ params! {
     /// Parameters of `DeformablePSROIPooling`.
     pub struct DeformablePsRoiParam {
         /// Pixels of the data for one unit of the regions' coordinates, such as 1/16.
-        spatial_scale: f32 = required;
+        spatial_scale: f32 = required, where 0.0..=1.0;
         /// Channels of the output.
         output_dim: i32 = required, where 1..=i32::MAX;
         /// Groups of channels in each direction.
