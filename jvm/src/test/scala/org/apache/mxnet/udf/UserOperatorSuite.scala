@@ -117,6 +117,16 @@ class UserOperatorSuite extends munit.FunSuite {
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f))
   }
 
+  test("C54, C55: shapes from the inputs themselves, as the document writes it, and fields of types Seq and Option") {
+    val plain = new DocumentedAdd()(x, y)
+    assertEquals(plain.inferShape(Map("x" -> Shape(2, 3), "y" -> Shape(2, 3)))._2, IndexedSeq(Shape(2, 3)))
+    assertEquals(run(plain, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(4f, 6f)))
+    val loaded = Symbol.loadJson(new DocumentedAdd(Some(5f), Seq(2, 3))(x, y).toJson)
+    assertEquals(run(loaded, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(20f, 25f)))
+    val early = intercept[MXNetError](new TooEarly()(x).inferShape(Map("x" -> Shape(2))))
+    assert(early.getMessage.contains("while shapes are inferred inputs have nothing but a shape"), early.getMessage)
+  }
+
   test(
     "C54, C56: in place the outputs are the inputs, calculateOutputShape is not called, and the inputs stay as they are"
   ) {
