@@ -11,7 +11,8 @@ class OpPropertiesSuite extends munit.FunSuite {
   /** Arrays as sequences and with their types, so that they can be compared. */
   private def comparable(value: Any): Any = value match {
     case array: Array[_]               => (array.getClass.getName, array.toSeq.map(comparable))
-    case items: Seq[_]                 => (items.getClass.getSimpleName, items.map(comparable))
+    case items: collection.Seq[_]      => (items.toString.takeWhile(_ != '('), items.map(comparable).toVector)
+    case items: java.util.List[_]      => ("java", items.toString)
     case option: Option[_]             => option.map(comparable)
     case map: Map[_, _]                => map.map { case (key, inner) => key -> comparable(inner) }
     case map: java.util.Map[_, _]      => ("java", map.toString)

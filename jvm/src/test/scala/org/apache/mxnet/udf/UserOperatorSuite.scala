@@ -2,6 +2,8 @@ package org.apache.mxnet.udf
 
 import java.nio.file.{Files, Paths}
 
+import scala.concurrent.duration._
+
 import org.apache.mxnet._
 import org.apache.mxnet.examples.operators.{Main, Networks, Quantizer, TestAddUdf}
 import org.apache.mxnet.module.{FitParams, Module}
@@ -10,6 +12,10 @@ import org.apache.mxnet.optimizer.SGD
 
 /** User-defined operators, row by row of what their design document asks for. */
 class UserOperatorSuite extends munit.FunSuite {
+
+  /** One test trains four networks, which takes long on a busy machine. */
+  override val munitTimeout: Duration = 10.minutes
+
   private val cpu = Context.cpu()
   private lazy val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
 
