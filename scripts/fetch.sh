@@ -38,10 +38,12 @@ fetch_for_run() {
     in_folder jvm update scalaCompilerBridgeBinaryJar "scalafmtOnly $PWD/build/Empty.scala"
 }
 
-# What only ./check needs: the Scala 3 compiler. That user's project depends on the library, which is not published yet.
+# What only ./check needs: the Scala 3 compiler, for a user's project that depends on the library, which is not published yet, and the
+# clients that others wrote.
 fetch_for_check() {
   fetch_for_run
   fetch_once scala3 "the Scala 3 compiler, from Maven Central" "$sbt_remedy" "scripts/sbt tests/consumer/scala3/build.sbt" \
     in_folder tests/consumer/scala3 'set libraryDependencies := libraryDependencies.value.filterNot(_.name == "mxnet")' \
     update scalaCompilerBridgeBinaryJar
+  fetch_once djl "DJL's MXNet engine, from Maven Central" "$sbt_remedy" "scripts/sbt tests/clients/djl/build.sbt" in_folder tests/clients/djl update
 }

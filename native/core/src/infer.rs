@@ -27,11 +27,24 @@ fn assign(slot: &mut Shape, shape: &Shape, kind: &str, index: usize) -> Result<(
     if slot.assign(shape) {
         return Ok(());
     }
-    Err(Error::ShapeInconsistent {
+    Err(inconsistent(kind, index, provided, shape.clone()))
+}
+
+/// Adds what an argument or output says to what the ones before it say: the one that contradicts them is at fault.
+fn merge(common: &mut Shape, slot: &Shape, kind: &str, index: usize) -> Result<()> {
+    let inferred = common.clone();
+    if common.assign(slot) {
+        return Ok(());
+    }
+    Err(inconsistent(kind, index, slot.clone(), inferred))
+}
+
+fn inconsistent(kind: &str, index: usize, provided: Shape, inferred: Shape) -> Error {
+    Error::ShapeInconsistent {
         what: format!("{kind} {index}"),
         provided: provided.into(),
-        inferred: shape.clone().into(),
-    })
+        inferred: inferred.into(),
+    }
 }
 
 impl ShapeIo<'_> {
@@ -132,10 +145,10 @@ pub fn same_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     let mut common = Shape::unknown();
     for (i, s) in io.ins.iter().enumerate() {
-        assign(&mut common, s, "argument", i)?;
+        merge(&mut common, s, "argument", i)?;
     }
     for (i, s) in io.outs.iter().enumerate() {
-        assign(&mut common, s, "output", i)?;
+        merge(&mut common, s, "output", i)?;
     }
     (0..io.ins.len()).try_for_each(|i| io.assign_in(i, &common))?;
     (0..io.outs.len()).try_for_each(|i| io.assign_out(i, &common))
@@ -163,10 +176,10 @@ mod tests {
         assert_eq!((&ins[0], &ins[1], &outs[0]), (&[2, 3].into(), &[2, 3].into(), &[2, 3].into()));
         let mut bad = [Shape::new(&[4, 3])];
         let e = same_shape(&p, &mut ShapeIo { ins: &mut ins, outs: &mut bad }).unwrap_err();
-        assert_eq!(e.to_string(), "Shape inconsistent, Provided=[2,3], inferred shape=[4,3]");
+        assert_eq!(e.to_string(), "Shape inconsistent, Provided=[4,3], inferred shape=[2,3]");
         assert_eq!(
             e.in_operator("elemwise_add", "plus0").to_string(),
-            "Error in operator plus0: Shape inconsistent, Provided=[2,3], inferred shape=[4,3] (output 0 of elemwise_add 'plus0')"
+            "Error in operator plus0: Shape inconsistent, Provided=[4,3], inferred shape=[2,3] (output 0 of elemwise_add 'plus0')"
         );
     }
 }

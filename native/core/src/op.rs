@@ -1,6 +1,7 @@
 //! Operator definitions: static data that says everything the engine, the C API, the macros and the documentation need.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -727,7 +728,7 @@ impl OpDef {
     }
 
     /// All arguments in metadata order: name, type string, description.
-    pub fn arguments(&self) -> Vec<(&'static str, String, &'static str)> {
+    pub fn arguments(&self) -> Vec<(&'static str, String, Cow<'static, str>)> {
         let tensors: Vec<ArgDef> = match self.inputs {
             Inputs::Fixed(args) => args.to_vec(),
             Inputs::Variadic { arg, .. } => vec![arg],
@@ -738,7 +739,7 @@ impl OpDef {
             .chain(self.leading)
             .chain(&tensors)
             .take(self.listed)
-            .map(|a| (a.name, a.type_string.to_string(), a.doc))
+            .map(|a| (a.name, a.type_string.to_string(), Cow::Borrowed(a.doc)))
             .collect();
         if self.lists_params {
             all.extend(self.fields().into_iter().map(|f| (f.name, f.type_string, f.doc)));

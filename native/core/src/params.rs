@@ -3,6 +3,8 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -412,7 +414,7 @@ pub struct FieldInfo {
     /// Parameter name.
     pub name: &'static str,
     /// Meaning, unit and range, by us.
-    pub doc: &'static str,
+    pub doc: Cow<'static, str>,
     /// MXNet's type string, such as `int, optional, default='1'`.
     pub type_string: String,
 }
@@ -426,6 +428,30 @@ pub trait OpParams: Any + Send + Sync + Sized {
     /// # Errors
     /// Unknown name, missing required parameter, text that does not parse, value out of range.
     fn parse(attrs: &Attrs) -> Result<Self>;
+}
+
+/// A type whose parameters can have a range.
+pub trait Ranged: PartialEq + Display {
+    /// The largest value: a range up to it has no upper end that a user need know.
+    const LARGEST: Self;
+}
+
+macro_rules! ranged {
+    ($($t:ty),*) => {$(
+        impl Ranged for $t {
+            const LARGEST: $t = <$t>::MAX;
+        }
+    )*};
+}
+ranged!(i32, u32, i64, u64, f32, f64);
+
+/// A range in words, such as `at least 1` or `from 0 to 1`.
+pub fn range_text<T: Ranged>(range: &RangeInclusive<T>) -> String {
+    match (range.start(), range.end()) {
+        (low, high) if *high == T::LARGEST => format!("at least {low}"),
+        (low, high) if low == high => format!("{low} only"),
+        (low, high) => format!("from {low} to {high}"),
+    }
 }
 
 /// Builds the metadata type string of a field.
@@ -462,7 +488,8 @@ pub fn refuse_unknown(attrs: &Attrs, fields: &[&str]) -> Result<()> {
 /// Declares an operator's parameters.
 ///
 /// Each field has a doc comment (the description in metadata and ScalaDoc), a type, and either `required` or a default (one
-/// token, or an expression in parentheses); `where lo..=hi` adds a range check, `as "text"` a name that Rust does not allow.
+/// token, or an expression in parentheses); `where lo..=hi` adds a range, which is checked and described, `as "text"` a name that
+/// Rust does not allow.
 ///
 /// ```
 /// ferromx_core::params! {
@@ -475,6 +502,7 @@ pub fn refuse_unknown(attrs: &Attrs, fields: &[&str]) -> Result<()> {
 ///     }
 /// }
 /// use ferromx_core::params::{OpParams, Attrs};
+/// assert_eq!(ExampleParam::fields()[0].doc, "Number of things. Range: from 1 to 100.");
 /// assert_eq!(ExampleParam::fields()[1].type_string, "boolean, optional, default=1");
 /// let attrs: Attrs = [("num".to_string(), "200".to_string())].into_iter().collect();
 /// assert!(ExampleParam::parse(&attrs).is_err());
@@ -484,12 +512,16 @@ macro_rules! params {
     (@default required) => { None };
     (@default ($default:expr)) => { Some($default) };
     (@default $default:tt) => { Some($default) };
-    (@check $name:ident $value:expr,) => {};
-    (@check $name:ident $value:expr, $range:expr) => {
+    (@check $name:expr, $value:expr,) => {};
+    (@check $name:expr, $value:expr, $range:expr) => {
         if !($range).contains($value) {
             return Err($crate::error::Error::Param(format!(
-                "value {} for parameter {} is out of range: expected {:?}", $value, stringify!($name), $range)));
+                "value {} for parameter {} is out of range: expected {}", $value, $name, $crate::params::range_text(&$range))));
         }
+    };
+    (@doc $doc:expr,) => { ::std::borrow::Cow::Borrowed($doc) };
+    (@doc $doc:expr, $range:expr) => {
+        ::std::borrow::Cow::Owned(format!("{} Range: {}.", $doc, $crate::params::range_text(&$range)))
     };
     ($(#[$meta:meta])* $vis:vis struct $struct:ident {
         $($(#[doc = $doc:literal])+ $name:ident $(as $text:literal)? : $ty:ty = $default:tt $(, where $range:expr)?;)*
@@ -502,7 +534,7 @@ macro_rules! params {
             fn fields() -> Vec<$crate::params::FieldInfo> {
                 vec![$($crate::params::FieldInfo {
                     name: $crate::params!(@name $name $($text)?),
-                    doc: concat!($($doc),+).trim_ascii(),
+                    doc: $crate::params!(@doc concat!($($doc),+).trim_ascii(), $($range)?),
                     type_string: $crate::params::type_string::<$ty>(
                         Option::<$ty>::as_ref(&$crate::params!(@default $default))),
                 },)*]
@@ -512,7 +544,7 @@ macro_rules! params {
                 $(
                     let $name: $ty = $crate::params::parse_field(
                         attrs, $crate::params!(@name $name $($text)?), $crate::params!(@default $default))?;
-                    $crate::params!(@check $name &$name, $($range)?);
+                    $crate::params!(@check $crate::params!(@name $name $($text)?), &$name, $($range)?);
                 )*
                 Ok($struct { $($name),* })
             }

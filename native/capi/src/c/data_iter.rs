@@ -54,7 +54,7 @@ pub extern "C" fn MXDataIterGetIterInfo(
         put(num_args, fields.len() as u32, "num_args")?;
         put(arg_names, ret.texts(fields.iter().map(|f| f.name)), "arg_names")?;
         put(arg_type_infos, ret.texts(fields.iter().map(|f| &f.type_string)), "arg_type_infos")?;
-        put(arg_descriptions, ret.texts(fields.iter().map(|f| f.doc)), "arg_descriptions")?;
+        put(arg_descriptions, ret.texts(fields.iter().map(|f| &f.doc)), "arg_descriptions")?;
         ret.keep("MXDataIterGetIterInfo");
         Ok(())
     })

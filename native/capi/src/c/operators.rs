@@ -78,7 +78,7 @@ pub(super) fn describe(
     put(num_args, arguments.len() as u32, "num_args")?;
     put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
     put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;
-    put(arg_descriptions, ret.texts(arguments.iter().map(|a| a.2)), "arg_descriptions")?;
+    put(arg_descriptions, ret.texts(arguments.iter().map(|a| &a.2)), "arg_descriptions")?;
     if !return_type.is_null() {
         put(return_type, ret.text(""), "return_type")?;
     }

@@ -4,7 +4,7 @@ import java.nio.{ByteBuffer, DoubleBuffer, FloatBuffer}
 
 import org.apache.mxnet.DType.DType
 
-/** What a user-defined operator works on: while shapes are inferred, the shapes of its inputs; while it runs, its
+/** What a user-defined operator works on: while shapes are inferred, inputs that have a shape only; while it runs, its
   * arrays.
   *
   * The arrays are the engine's own, not copies. Inputs are read-only. They are lent for the call: an array that is kept
@@ -16,21 +16,34 @@ final class OpContext private[mxnet] (
     outputs: Array[NDArray],
     states: Array[NDArray]
 ) {
+  private val inputList = new OpArrays(inputs, canReplace = false)
+  private val outputList = new OpArrays(outputs, canReplace = true)
+  private val stateList = new OpArrays(states, canReplace = false)
   private var training = false
 
   /** Whether the operator runs in training. */
   def isTrain: Boolean = training
 
-  private[mxnet] def isTrain_=(isTrain: Boolean): Unit = training = isTrain
+  /** Called before each run. */
+  private[mxnet] def startRun(isTrain: Boolean): Unit = {
+    training = isTrain
+    outputList.startRun()
+  }
 
-  /** The inputs, read-only. */
-  def inputArrays: Array[NDArray] = running(inputs)
+  /** The inputs, read-only. While shapes are inferred they have a shape and nothing else. */
+  def inputArrays: OpArrays = inputList
+
+  /** The inputs, read-only. While shapes are inferred they have a shape and nothing else. */
+  def getInputArrays(): java.util.List[NDArray] = inputList
 
   /** The outputs, to be written. An operator may also put an array of its own in place of one, which is then copied. */
-  def outputArrays: Array[NDArray] = running(outputs)
+  def outputArrays: OpArrays = running(outputList)
+
+  /** The outputs, to be written or replaced. */
+  def getOutputArrays(): java.util.List[NDArray] = outputArrays
 
   /** The auxiliary states, which the operator may change. */
-  def stateArrays: Array[NDArray] = running(states)
+  def stateArrays: OpArrays = running(stateList)
 
   /** An input. */
   def input(index: Int): NDArray = inputArrays(index)
@@ -42,13 +55,13 @@ final class OpContext private[mxnet] (
   def state(index: Int): NDArray = stateArrays(index)
 
   /** The types of the inputs. */
-  def inputTypes: IndexedSeq[DType] = inputArrays.toIndexedSeq.map(_.dtype)
+  def inputTypes: IndexedSeq[DType] = inputArrays.map(_.dtype)
 
-  private def running(arrays: Array[NDArray]): Array[NDArray] =
-    if (arrays != null) arrays
+  private def running(arrays: OpArrays): OpArrays =
+    if (arrays.elements != null) arrays
     else
       throw new MXNetError(
-        "OpContext: there are no arrays while shapes are inferred: use inputShapes, or move this to exec"
+        "OpContext: there are no outputs and states while shapes are inferred: use the shapes of inputs, or move this to exec"
       )
 
   /** The elements of an input of type float32, without a copy. */

@@ -2,6 +2,9 @@ package org.apache.mxnet
 
 import java.lang.reflect.{Array => JavaArray}
 
+import scala.collection.immutable.ArraySeq
+import scala.collection.mutable
+import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
 
 import org.apache.mxnet.util.Json
@@ -9,7 +12,8 @@ import org.apache.mxnet.util.Json
 /** Properties of operators as JSON text, and back: every value comes back with the type and the content that it had.
   *
   * A value is an object of one field, whose name is its type: `{"float": "0.25"}`. Numbers are text, so that nothing is
-  * rounded. Arrays of primitives are one text with commas, other arrays lists, maps objects.
+  * rounded. Arrays of primitives are one text with commas, other arrays lists, sequences and options lists of such objects,
+  * maps objects.
   */
 private[mxnet] object OpProperties {
 
@@ -28,7 +32,8 @@ private[mxnet] object OpProperties {
   }
 
   private val allowed =
-    "booleans, numbers, characters, strings, shapes, types of elements, arrays of these, and maps with strings as keys"
+    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences and options of these, and maps " +
+      "with strings as keys"
 
   /** The properties as text, in the order of their names. */
   def toJson(op: String, properties: Map[String, Any]): String = {
@@ -50,6 +55,14 @@ private[mxnet] object OpProperties {
       true
     } catch { case _: MXNetError => false }
 
+  /** Whether a value that can be saved never changes, so that several operators may share it. */
+  def isImmutable(value: Any): Boolean = value match {
+    case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.List[_] | _: mutable.Seq[_] => false
+    case items: Seq[_]     => items.forall(isImmutable)
+    case option: Option[_] => option.forall(isImmutable)
+    case _                 => true
+  }
+
   private def fieldsToJson(fields: Map[String, String]): String =
     fields.toSeq.sorted.map { case (name, json) => s"${quote(name)}: $json" }.mkString("{", ", ", "}")
 
@@ -58,7 +71,12 @@ private[mxnet] object OpProperties {
       case null                     => ("null", "null")
       case map: Map[_, _]           => ("map", entries(op, name, map))
       case map: java.util.Map[_, _] => ("java-map", entries(op, name, map.asScala.toMap))
-      case array: Array[_]          =>
+      case option: Option[_]        => ("option", items(op, name, option.toSeq))
+      case range: Range => ("range", quote(s"${range.start},${range.end},${range.step},${range.isInclusive}"))
+      case sequence: collection.Seq[_] if sequenceTag(sequence).isDefined =>
+        (sequenceTag(sequence).get, items(op, name, sequence))
+      case list: java.util.List[_] => ("java-list", items(op, name, list.asScala))
+      case array: Array[_]         =>
         val tag = tagOf(array.getClass).getOrElse(unsupported(op, name, value))
         (tag, arrayPayload(array))
       case scalar =>
@@ -66,6 +84,18 @@ private[mxnet] object OpProperties {
         (tag, quote(scalarText(scalar)))
     }
     s"{${quote(tag)}: $payload}"
+  }
+
+  private def items(op: String, name: String, values: collection.Seq[_]): String =
+    values.zipWithIndex.map { case (value, i) => tagged(op, s"$name($i)", value) }.mkString("[", ", ", "]")
+
+  /** The kinds of sequences that come back as what they were. */
+  private def sequenceTag(sequence: collection.Seq[_]): Option[String] = sequence match {
+    case _: List[_]        => Some("list")
+    case _: Vector[_]      => Some("vector")
+    case _: ArraySeq[_]    => Some("array-seq")
+    case _: ArrayBuffer[_] => Some("buffer")
+    case _                 => None
   }
 
   private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
@@ -139,9 +169,14 @@ private[mxnet] object OpProperties {
         val (tag, payload) = (fields.head._1.toString, fields.head._2)
         (tag, payload) match {
           case ("null", _)                      => null
+          case ("option", Vector())             => None
+          case ("option", Vector(item))         => Some(untagged(op, s"$name(0)", item))
+          case ("range", text: String)          => range(text).getOrElse(damaged)
           case ("map", entries: Map[_, _])      => restored(op, name, entries)
           case ("java-map", entries: Map[_, _]) =>
             new java.util.TreeMap[String, Any](restored(op, name, entries).asJava)
+          case (kind, items: Vector[_]) if sequences.contains(kind) =>
+            sequences(kind)(items.zipWithIndex.map { case (item, i) => untagged(op, s"$name($i)", item) })
           case _ =>
             try decode(tag, payload).getOrElse(damaged)
             catch { case _: IllegalArgumentException => damaged }
@@ -149,6 +184,25 @@ private[mxnet] object OpProperties {
       case _ => damaged
     }
   }
+
+  private def range(text: String): Option[Range] = text.split(",", -1) match {
+    case Array(start, end, step, inclusive) =>
+      for {
+        first <- start.toIntOption
+        last <- end.toIntOption
+        by <- step.toIntOption.filter(_ != 0)
+        closed <- inclusive.toBooleanOption
+      } yield if (closed) Range.inclusive(first, last, by) else Range(first, last, by)
+    case _ => None
+  }
+
+  private val sequences: Map[String, Vector[Any] => Any] = Map(
+    "list" -> (_.toList),
+    "vector" -> identity,
+    "array-seq" -> (items => ArraySeq(items: _*)),
+    "buffer" -> (items => ArrayBuffer(items: _*)),
+    "java-list" -> (items => new java.util.ArrayList[Any](items.asJava))
+  )
 
   private def restored(op: String, name: String, entries: Map[_, _]): Map[String, Any] =
     entries.map { case (key, value) => key.toString -> untagged(op, s"$name.$key", value) }

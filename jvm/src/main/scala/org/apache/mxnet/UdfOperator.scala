@@ -16,10 +16,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     attributes
       .get("properties")
       .map(OpProperties.fromJson(name, _))
-      .filter(_.values.forall {
-        case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] => false
-        case _                                                   => true
-      })
+      .filter(_.values.forall(OpProperties.isImmutable))
 
   /** Answers what the engine asks about shapes and types. */
   private val model = newInstance()
@@ -39,7 +36,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
     val op = make()
     op.inputCount = inputCount
     attributes.get("properties") match {
-      // Arrays and maps are made anew for each instance, so that nothing is shared.
+      // What can be changed is made anew for each instance, so that nothing is shared.
       case Some(text) => op.setPropertiesForFunction(constant.getOrElse(OpProperties.fromJson(name, text)))
       case None       =>
         val found = OpFields.parse(op, attributes)
@@ -106,7 +103,7 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       if (!ins.forall(isKnown)) ins ++ new Array[Array[Long]](outputCount + states.length)
       else {
         val shapes = ins.map(Shape.fromLongs)
-        val context = new OpContext(shapes.toIndexedSeq, null, null, null)
+        val context = new OpContext(shapes.toIndexedSeq, shapes.map(new ShapeOnlyNDArray(_)), null, null)
         model.context = context
         try {
           val outputs =
@@ -197,7 +194,7 @@ private[mxnet] final class UdfInstance(
 
   override def forward(isTrain: Boolean, handles: Array[Long], reqs: Array[Int]): Unit = {
     if (handles != null) take(handles)
-    context.isTrain = isTrain
+    context.startRun(isTrain)
     if (isInPlace) lent.indices.foreach(i => inputs(i).copyTo(lent(i)))
     op.exec(context)
     var i = 0

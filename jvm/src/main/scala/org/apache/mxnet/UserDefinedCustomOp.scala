@@ -58,7 +58,9 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
   def calculateOutputDataTypes(dataTypes: Array[DType]): Array[DType] =
     Array(dataTypes.headOption.getOrElse(DType.Float32))
 
-  /** The shapes of the outputs, from [[inputShapes]]; by default that of the first input. */
+  /** The shapes of the outputs, from [[inputShapes]], or the shapes of [[inputArguments]]; by default that of the first
+    * input.
+    */
   def calculateOutputShape(): Array[Shape] =
     if (inputShapes.nonEmpty) Array(inputShapes.head)
     else throw new MXNetError(s"$opName has no inputs: override calculateOutputShape")
@@ -80,8 +82,8 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
   /** The shapes of the auxiliary states, from [[inputShapes]]; by default those of scalars. */
   def calculateStateShapes(): Array[Shape] = stateNames.map(_ => Shape(1))
 
-  /** What the operator needs to be made again, by name: booleans, numbers, strings, shapes, types of elements, arrays of
-    * these, and maps of all these with strings as keys. By default the fields of the class that are not `@transient`.
+  /** What the operator needs to be made again, by name: booleans, numbers, strings, shapes, types of elements, arrays,
+    * sequences and options of these, and maps of all these with strings as keys. By default the fields of the class that are not `@transient`.
     */
   def propertiesForFunction(): Map[String, Any] = OpFields.read(this)
 
@@ -140,14 +142,14 @@ abstract class UserDefinedCustomOp(symbols: Array[Symbol]) {
   /** The outputs as symbols, after the operator was applied, or while [[doDiff]] runs. */
   def outputs: Array[Symbol] = outputSymbols.clone()
 
-  /** The inputs while the operator runs, read-only. */
-  def inputArguments: Array[NDArray] = current.inputArrays
+  /** The inputs while the operator runs, read-only; while shapes are inferred they have a shape and nothing else. */
+  def inputArguments: OpArrays = current.inputArrays
 
-  /** The outputs while the operator runs. */
-  def outputArguments: Array[NDArray] = current.outputArrays
+  /** The outputs while the operator runs, to be written or replaced. */
+  def outputArguments: OpArrays = current.outputArrays
 
   /** The auxiliary states while the operator runs. */
-  def stateArguments: Array[NDArray] = current.stateArrays
+  def stateArguments: OpArrays = current.stateArrays
 
   /** The shapes of the inputs, while shapes are inferred and while the operator runs. */
   def inputShapes: IndexedSeq[Shape] = current.inputShapes

@@ -15,7 +15,7 @@ final class UserFunction private[mxnet] (
 
   override def propertiesForFunction(): Map[String, Any] = Map.empty
 
-  override def exec(context: OpContext): Unit = context.outputArrays(0) = forward(context.inputArrays)
+  override def exec(context: OpContext): Unit = context.outputArrays(0) = forward(context.inputArrays.elements)
 
   override def doDiff(gradients: Array[Symbol]): Array[Symbol] = gradient(args, gradients(0))
 

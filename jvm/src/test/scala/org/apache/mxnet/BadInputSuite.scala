@@ -18,7 +18,7 @@ class BadInputSuite extends munit.FunSuite {
     Symbol.api.FullyConnected(data = Symbol.Variable("data"), num_hidden = 4, name = "fc")
 
   test("wrong shape: arithmetic, copies, elements, views") {
-    fails("Provided=[2]", "inferred shape=[3]")(NDArray.ones(2) + NDArray.ones(3))
+    fails("Provided=[3]", "inferred shape=[2]", "argument 1 (rhs)")(NDArray.ones(2) + NDArray.ones(3))
     fails("[2]", "[3]")(NDArray.ones(2).copyTo(NDArray.ones(3)))
     fails("3 values", "(2)")(NDArray.ones(2).set(Array(1f, 2f, 3f)))
     fails("3 values")(NDArray.array(Array(1f, 2f, 3f), Shape(2)))

@@ -11,6 +11,9 @@ class OpPropertiesSuite extends munit.FunSuite {
   /** Arrays as sequences and with their types, so that they can be compared. */
   private def comparable(value: Any): Any = value match {
     case array: Array[_]               => (array.getClass.getName, array.toSeq.map(comparable))
+    case items: collection.Seq[_]      => (items.toString.takeWhile(_ != '('), items.map(comparable).toVector)
+    case items: java.util.List[_]      => ("java", items.toString)
+    case option: Option[_]             => option.map(comparable)
     case map: Map[_, _]                => map.map { case (key, inner) => key -> comparable(inner) }
     case map: java.util.Map[_, _]      => ("java", map.toString)
     case number: Double                => ("double", java.lang.Double.doubleToLongBits(number))
@@ -48,7 +51,16 @@ class OpPropertiesSuite extends munit.FunSuite {
         "shapes",
         "matrix",
         "map",
-        "javaMap"
+        "javaMap",
+        "list",
+        "vector",
+        "range",
+        "arraySeq",
+        "buffer",
+        "javaList",
+        "some",
+        "none",
+        "constants"
       )
     )
     val restored = roundTrip(saved)
@@ -58,6 +70,8 @@ class OpPropertiesSuite extends munit.FunSuite {
     other.flag = false
     other.floats = null
     other.map = Map.empty
+    other.some = None
+    other.list = Nil
     other.setPropertiesForFunction(restored)
     assertEquals(comparable(other.propertiesForFunction()), comparable(saved))
     assertEquals((other.flag, other.floats.toSeq, other.shape), (op.flag, op.floats.toSeq, op.shape))
@@ -91,7 +105,13 @@ class OpPropertiesSuite extends munit.FunSuite {
       """{"a": {"dtype": "float7"}}""",
       """{"a": {"char": "70000"}}""",
       """{"a": {"string[]": "x"}}""",
-      """{"a": {"map": "x"}}"""
+      """{"a": {"map": "x"}}""",
+      """{"a": {"option": [1, 2]}}""",
+      """{"a": {"option": [{"int": "1"}, {"int": "2"}]}}""",
+      """{"a": {"list": [1]}}""",
+      """{"a": {"list": "1"}}""",
+      """{"a": {"range": "1,2,0,true"}}""",
+      """{"a": {"range": "1,2"}}"""
     )
     texts.foreach { text =>
       val error = intercept[MXNetError](OpProperties.fromJson("op", text))

@@ -49,6 +49,29 @@ class SumAndDifference extends UserDefinedCustomOp {
   override def doDiff(g: Array[Symbol]): Array[Symbol] = Array(g(0) + g(1), g(0) - g(1))
 }
 
+/** The sum, written as in the document on user-defined functions: the inputs' shapes say the output's. */
+@UserDefinedOp
+class DocumentedAdd(var bound: Option[Float], var axes: Seq[Int]) extends UserDefinedCustomOp {
+  def this() = this(None, Nil)
+  def opName: String = "test_documented_add"
+  override def calculateOutputShape(): Array[Shape] = Array(inputArguments.get(0).shape)
+  override def calculateOutputShape(oc: OpContext): Array[Shape] = {
+    require(calculateOutputShape().head == oc.getInputArrays().get(1).shape && oc.inputArrays.length == 2)
+    Array(oc.getInputArrays().get(0).shape)
+  }
+  override def exec(): Unit = {
+    val sum = inputArguments.get(0) + inputArguments.get(1)
+    outputArguments.addAll(java.util.List.of(bound.fold(sum)(NDArray.api.clip(sum, 0f, _).head * axes.sum.toFloat)))
+  }
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] = Array(gradients(0), gradients(0))
+}
+
+/** Looks at elements while shapes are inferred. */
+class TooEarly extends UserDefinedCustomOp {
+  def opName: String = "test_too_early"
+  override def calculateOutputShape(oc: OpContext): Array[Shape] = Array(Shape(oc.inputArrays(0).toArray.head.toInt))
+}
+
 /** Doubles in place, and adds the second input. */
 class InPlace extends UserDefinedCustomOp {
   def opName: String = "test_in_place"
@@ -113,6 +136,16 @@ class Properties extends UserDefinedCustomOp {
   var matrix: Array[Array[Long]] = Array(Array(1L, Long.MinValue), Array())
   var map: Map[String, Any] = Map[String, Any]("a" -> 1, "inner" -> Map[String, Any]("b" -> 2.5f, "c" -> Array(1, 2)))
   var javaMap: java.util.Map[String, Any] = java.util.Map.of("k", 7L)
+  var list: Seq[Any] = List(1, "a", Shape(2), Nil, Some(2.5f))
+  var vector: Vector[Double] = Vector(0.1, Double.NegativeInfinity)
+  var range: Range = 3 to 9 by 2
+  var arraySeq: Seq[Float] = Array(0.1f, 2f).toSeq
+  var buffer: scala.collection.mutable.ArrayBuffer[Long] = scala.collection.mutable.ArrayBuffer(1L, -1L)
+  var javaList: java.util.List[String] = java.util.List.of("x", "y")
+  var some: Option[Array[Int]] = Some(Array(1, 2))
+  var none: Option[String] = None
+  val constants: Seq[Int] = Seq(1, 2, 3)
+  val callbacks: Seq[() => Unit] = Seq(() => ())
   val fixed = 5
   @transient var scratch: Thread = Thread.currentThread()
   val lock = new Object

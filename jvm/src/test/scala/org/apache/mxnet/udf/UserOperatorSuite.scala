@@ -2,6 +2,8 @@ package org.apache.mxnet.udf
 
 import java.nio.file.{Files, Paths}
 
+import scala.concurrent.duration._
+
 import org.apache.mxnet._
 import org.apache.mxnet.examples.operators.{Main, Networks, Quantizer, TestAddUdf}
 import org.apache.mxnet.module.{FitParams, Module}
@@ -10,6 +12,10 @@ import org.apache.mxnet.optimizer.SGD
 
 /** User-defined operators, row by row of what their design document asks for. */
 class UserOperatorSuite extends munit.FunSuite {
+
+  /** One test trains four networks, which takes long on a busy machine. */
+  override val munitTimeout: Duration = 10.minutes
+
   private val cpu = Context.cpu()
   private lazy val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
 
@@ -115,6 +121,16 @@ class UserOperatorSuite extends munit.FunSuite {
     val executor = new Rows()(x).simpleBind(cpu, "null", Map("x" -> Shape(2, 3)))
     executor.forward(isTrain = false, "x" -> NDArray.ones(2, 3))
     assertEquals(values(executor.outputs(0)), Seq(3f, 3f))
+  }
+
+  test("C54, C55: shapes from the inputs themselves, as the document writes it, and fields of types Seq and Option") {
+    val plain = new DocumentedAdd()(x, y)
+    assertEquals(plain.inferShape(Map("x" -> Shape(2, 3), "y" -> Shape(2, 3)))._2, IndexedSeq(Shape(2, 3)))
+    assertEquals(run(plain, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(4f, 6f)))
+    val loaded = Symbol.loadJson(new DocumentedAdd(Some(5f), Seq(2, 3))(x, y).toJson)
+    assertEquals(run(loaded, "x" -> vector(1, 2), "y" -> vector(3, 4)), Seq(Seq(20f, 25f)))
+    val early = intercept[MXNetError](new TooEarly()(x).inferShape(Map("x" -> Shape(2))))
+    assert(early.getMessage.contains("while shapes are inferred inputs have nothing but a shape"), early.getMessage)
   }
 
   test(

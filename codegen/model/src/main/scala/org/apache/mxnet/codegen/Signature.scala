@@ -137,8 +137,11 @@ object Signature {
       case ArgumentType.Enumeration(values) => Seq(s"one of ${values.mkString(", ")}")
       case _                                => Nil
     }
+    val range =
+      if (argument.typeText.contains("(non-negative)") && !argument.description.contains("Range: ")) Seq("at least 0")
+      else Nil
     val default = parsed.default.map(text => s"default ${if (text.isEmpty) "\"\"" else text}").toSeq
-    (Seq(argument.description.stripSuffix(".")).filter(_.nonEmpty) ++ values ++ default).mkString("; ")
+    (Seq(argument.description.stripSuffix(".")).filter(_.nonEmpty) ++ values ++ range ++ default).mkString("; ")
   }
 
   private def call(name: String, scala: ScalaType, description: String) =

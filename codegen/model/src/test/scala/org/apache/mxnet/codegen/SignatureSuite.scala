@@ -53,6 +53,19 @@ class SignatureSuite extends munit.FunSuite {
     assertEquals(error.getMessage, "mystery: 'ptr, required' does not say what argument 'p' takes")
   }
 
+  test("C27: ScalaDoc says of a parameter what it means, its values, its range and its default") {
+    def described(typeText: String, description: String): String = {
+      val argument = Argument("p", typeText, description)
+      Signature.parameter(Operator("o", "", Seq(argument)), argument, ScalaType.Symbol).description
+    }
+    assertEquals(
+      described("float, optional, default=0.5", "The probability. Range: from 0 to 1."),
+      "The probability. Range: from 0 to 1; default 0.5"
+    )
+    assertEquals(described("int (non-negative), required", "The size."), "The size; at least 0")
+    assertEquals(described("{'a', 'b'}, optional, default='a'", "The kind."), "The kind; one of a, b; default a")
+  }
+
   test("C25: Symbol.api accepts every call that the released package accepted") {
     accepts("Symbol.api", Api.symbols(Released.operators, isContrib = false))
   }

@@ -1,0 +1,66 @@
+package org.apache.mxnet
+
+import scala.collection.immutable.ArraySeq
+import scala.language.implicitConversions
+
+/** The inputs, outputs or auxiliary states of a user-defined operator: a `java.util.List` that Scala uses like an array,
+  * `arrays(0)` and `arrays.map(...)`.
+  *
+  * Of outputs an element may be replaced by an array of the operator's own, which is copied after the run. `add` and
+  * `addAll` replace the first element, then the second and so on.
+  */
+final class OpArrays private[mxnet] (private[mxnet] val elements: Array[NDArray], canReplace: Boolean)
+    extends java.util.AbstractList[NDArray] {
+  private var replaced = 0
+
+  override def size: Int = elements.length
+
+  override def get(index: Int): NDArray = {
+    if (index < 0 || index >= elements.length)
+      throw new MXNetError(s"a user-defined operator has ${elements.length} arrays here, there is none at $index")
+    elements(index)
+  }
+
+  /** The array at an index. */
+  def apply(index: Int): NDArray = get(index)
+
+  override def set(index: Int, array: NDArray): NDArray = {
+    val previous = get(index)
+    if (!canReplace) throw new MXNetError("inputs and states of a user-defined operator cannot be replaced by other arrays")
+    elements(index) = array
+    previous
+  }
+
+  /** Replaces an output. */
+  def update(index: Int, array: NDArray): Unit = set(index, array)
+
+  override def add(array: NDArray): Boolean = {
+    set(replaced, array)
+    replaced += 1
+    true
+  }
+
+  /** Makes [[add]] begin with the first output again. */
+  private[mxnet] def startRun(): Unit = replaced = 0
+}
+
+object OpArrays {
+
+  /** The arrays for what Scala's sequences can do. */
+  implicit def asSequence(arrays: OpArrays): IndexedSeq[NDArray] = ArraySeq.unsafeWrapArray(arrays.elements)
+}
+
+/** An input while shapes are inferred: it has a shape and no elements. */
+private[mxnet] final class ShapeOnlyNDArray(override val shape: Shape)
+    extends NDArray(0L, writable = false, addToCollector = false) {
+
+  private[mxnet] override def register(): NativeResourceRef = new NativeResourceRef(this, _ => 0)
+
+  private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()
+
+  private[mxnet] override def handle: Base.NDArrayHandle = throw new MXNetError(
+    "OpContext: while shapes are inferred inputs have nothing but a shape: move what needs their elements or types to exec"
+  )
+
+  override def toString: String = s"<NDArray $shape, without elements while shapes are inferred>"
+}

@@ -1,0 +1,23 @@
+import ai.djl.engine.Engine;
+import ai.djl.ndarray.NDManager;
+
+/** A program that uses DJL's MXNet engine as any other would: arrays, gradients, training, and a network in MXNet's files. */
+public final class Client {
+    private Client() {}
+
+    public static void main(String[] arguments) {
+        System.out.println(Engine.getEngine("MXNet"));
+        Checks checks = new Checks();
+        try (NDManager manager = Engine.getEngine("MXNet").newBaseManager()) {
+            new ArrayChecks(checks, manager).run();
+            new IndexChecks(checks, manager).run();
+            new GradientChecks(checks, manager).run();
+            new LayerChecks(checks, manager, arguments.length > 0 && arguments[0].equals("record")).run();
+        }
+        new TrainingChecks(checks).run();
+        new SymbolChecks(checks).run();
+        if (!checks.report()) {
+            System.exit(1);
+        }
+    }
+}
