@@ -55,9 +55,10 @@ fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
         return if unknown == 0 { io.assign_out(0, &target) } else { Ok(()) };
     }
     let wanted = target.clone();
+    let elements = io.ins[0].checked_elements()?;
     complete_from_size(&mut target, &io.ins[0]);
     ensure!(
-        target.is_known() && target.num_elements() == io.ins[0].num_elements(),
+        target.is_known() && target.checked_elements().is_ok_and(|n| n == elements),
         "Cannot reshape array of shape {} with {} elements into shape {wanted}",
         io.ins[0],
         io.ins[0].num_elements()
