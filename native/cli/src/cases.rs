@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ferromx_core::ndarray::NDArray;
 use ferromx_interop::export::{self, ExportOptions};
-use ferromx_interop::import::Imported;
+use ferromx_interop::import::{self, ImportOptions, Imported};
 use ferromx_interop::ir::Model;
 use ferromx_interop::run::{self, Run};
 use ferromx_interop::{Error, Result, onnx};
@@ -15,8 +15,16 @@ use crate::models::say;
 use crate::npy;
 use crate::progress::Progress;
 
+/// How cases are run.
+pub struct Options {
+    /// Whether what was imported is exported again.
+    pub export: bool,
+    /// Whether dimensions stay open in the import, instead of being those of the inputs.
+    pub open: bool,
+}
+
 /// Runs all cases of a folder.
-pub fn run(dir: &Path, export: bool, progress: Progress) -> Result<()> {
+pub fn run(dir: &Path, options: &Options, progress: Progress) -> Result<()> {
     let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(dir.display(), &e));
     let mut cases: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {
@@ -33,7 +41,7 @@ pub fn run(dir: &Path, export: bool, progress: Progress) -> Result<()> {
     for (i, case) in cases.iter().enumerate() {
         progress.step_of(i + 1, cases.len(), &case.display().to_string());
         remove_results(case)?;
-        if let Err(e) = run_case(case, export) {
+        if let Err(e) = run_case(case, options) {
             failed += 1;
             write_text(&case.join("error.txt"), &format!("{e}\n"))?;
         }
@@ -53,7 +61,7 @@ fn remove_results(case: &Path) -> Result<()> {
     Ok(())
 }
 
-fn run_case(case: &Path, export: bool) -> Result<()> {
+fn run_case(case: &Path, options: &Options) -> Result<()> {
     let model = onnx::load(&case.join("model.onnx"), true)?;
     let mut inputs = HashMap::new();
     for (i, info) in model.graph.inputs.iter().enumerate() {
@@ -70,12 +78,19 @@ fn run_case(case: &Path, export: bool) -> Result<()> {
         inputs.insert(info.name.clone(), array);
     }
     let given: Vec<(String, NDArray)> = inputs.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
-    let (outputs, how) = run::run(&model, inputs)?;
+    let (outputs, how) = match options.open {
+        true => {
+            let imported = import::import(&model, &ImportOptions::default())?;
+            (run::bind_and_run(&imported, &inputs)?, Run::Graph(Box::new(imported)))
+        }
+        false => run::run(&model, inputs)?,
+    };
     for (i, array) in outputs.iter().enumerate() {
         npy::write(&case.join(format!("output_{i}.npy")), array)?;
     }
     let exported = match how {
-        _ if !export => Ok(()),
+        _ if !options.export => Ok(()),
+        Run::Graph(imported) if options.open => export_case(case, &model, &imported, &[]),
         Run::Graph(imported) => export_case(case, &model, &imported, &given),
         Run::Executed => Err(Error::unsupported(
             "the model was executed node by node, since its shapes depend on data: there is no graph that could be exported",
@@ -92,14 +107,14 @@ fn write_text(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::write(path, text).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?)
 }
 
-/// Exports what was imported, for inputs of the shapes that were given.
+/// Exports what was imported, for inputs of the shapes that were given, or of those that the model declares.
 fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
     let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
     let options = ExportOptions {
         shapes: inputs.iter().map(|(n, a)| (n.clone(), a.shape().clone())).collect(),
         dtypes: inputs.iter().map(|(n, a)| (n.clone(), a.dtype())).collect(),
         outputs: imported.outputs.clone(),
-        unused_inputs: model.graph.inputs.clone(),
+        inputs: model.graph.inputs.clone(),
         opset: None,
     };
     let model = export::export(&imported.symbol, &params, &options)?;

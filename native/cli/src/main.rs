@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cases::Options;
 use clap::{Parser, Subcommand};
 use ferromx_interop::framework::Framework;
 use models::Source;
@@ -53,6 +54,9 @@ enum Onnx {
     Check {
         /// The model.
         file: PathBuf,
+        /// Fixes the shape of an input: NAME=2,3,224,224; may be given several times. -1 leaves a dimension open.
+        #[arg(long, value_name = "NAME=DIMS")]
+        shape: Vec<String>,
         /// Reads tensors from other files in the model's directory.
         #[arg(long)]
         external_data: bool,
@@ -98,6 +102,9 @@ enum Onnx {
         /// Also writes exported.onnx, the export of what was imported, or export_error.txt.
         #[arg(long)]
         export: bool,
+        /// Imports models as they come, with their dimensions open, and binds them for the inputs.
+        #[arg(long)]
+        open: bool,
     },
 }
 
@@ -126,14 +133,14 @@ enum Nnef {
 fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
     let framework = Framework::Onnx;
     match command {
-        Onnx::Check { file, external_data } => {
-            models::check(Source { framework, file: &file, external_data }, progress)
+        Onnx::Check { file, shape, external_data } => {
+            models::check(Source { framework, file: &file, external_data }, &shape, progress)
         }
         Onnx::Import { file, prefix, shape, external_data } => {
             models::import(Source { framework, file: &file, external_data }, &prefix, &shape, progress)
         }
         Onnx::Rules { one_way } => models::rules(framework, one_way),
-        Onnx::Run { dir, export } => cases::run(&dir, export, progress),
+        Onnx::Run { dir, export, open } => cases::run(&dir, &Options { export, open }, progress),
         Onnx::Export { prefix, epoch, file, opset, shape } => {
             models::export(&prefix, epoch, &file, opset, &shape, progress)
         }
@@ -143,7 +150,7 @@ fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
 fn nnef(command: Nnef, progress: Progress) -> ferromx_interop::Result<()> {
     let source = |file| Source { framework: Framework::Nnef, file, external_data: true };
     match command {
-        Nnef::Check { model } => models::check(source(&model), progress),
+        Nnef::Check { model } => models::check(source(&model), &[], progress),
         Nnef::Import { model, prefix } => models::import(source(&model), &prefix, &[], progress),
         Nnef::Rules { one_way } => models::rules(Framework::Nnef, one_way),
     }

@@ -57,8 +57,9 @@ impl Source<'_> {
 }
 
 /// Maps a model and reports what is wrong.
-pub fn check(source: Source<'_>, progress: Progress) -> Result<()> {
-    let (model, imported) = source.import(&ImportOptions::default(), &progress)?;
+pub fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
+    let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
+    let (model, imported) = source.import(&options, &progress)?;
     drop(progress);
     let file = source.file;
     say!("{}: all {} nodes can be mapped", file.display(), model.graph.nodes.len());

@@ -1,5 +1,6 @@
 //! Data of tensors that lies in files beside the model. Off by default: a model then cannot make anything read another file.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -15,6 +16,8 @@ pub struct External {
     directory: Option<PathBuf>,
     /// Files that are mapped already.
     open: Mutex<Vec<(PathBuf, Bytes)>>,
+    /// Files that could not be read: each is reported once, however many tensors lie in it.
+    failed: Mutex<HashSet<String>>,
 }
 
 impl External {
@@ -29,7 +32,7 @@ impl External {
     /// There is no such directory.
     pub fn within(directory: &Path) -> Result<External> {
         let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(directory.display(), &e));
-        Ok(External { directory: Some(directory.canonicalize().map_err(io)?), open: Mutex::default() })
+        Ok(External { directory: Some(directory.canonicalize().map_err(io)?), ..External::default() })
     }
 
     /// The bytes that a tensor's entries point to; `expected` is how many it needs.
@@ -45,7 +48,10 @@ impl External {
                 text.parse().map_err(|_| Error::format(format!("the {key} '{text}' of external data is no number")))
             }
         };
-        let file = self.file(location)?;
+        let file = self.file(location).map_err(|e| match self.is_first_failure(location) {
+            true => e,
+            false => Error::Model(Vec::new()),
+        })?;
         let offset = number("offset", 0)?;
         let length = number("length", expected)?;
         let end = offset.checked_add(length).filter(|end| *end <= file.len() && length == expected);
@@ -59,6 +65,14 @@ impl External {
         Ok(file.slice(offset..end))
     }
 
+    fn is_first_failure(&self, location: &str) -> bool {
+        let mut failed = match self.failed.lock() {
+            Ok(failed) => failed,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        failed.insert(location.to_string())
+    }
+
     /// The content of a file, by its place in the directory.
     ///
     /// # Errors
@@ -66,7 +80,8 @@ impl External {
     pub fn file(&self, location: &str) -> Result<Bytes> {
         let Some(directory) = &self.directory else {
             return Err(Error::format(format!(
-                "its data lies in the file '{location}', and reading other files is off: allow it by the option external data"
+                "its data lies in the file '{location}', perhaps that of other tensors too, and reading other files is off: allow it by \
+                 --external-data, or externalData = true in Scala"
             )));
         };
         let path = directory

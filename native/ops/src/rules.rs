@@ -23,14 +23,15 @@ pub fn complete_from_size(shape: &mut Shape, other: &Shape) {
     if !other.is_known() {
         return;
     }
-    let total = other.num_elements() as i64;
+    let Ok(total) = other.checked_elements().map(|n| n as i64) else { return };
     let Some(dims) = shape.dims_mut() else { return };
     let unknown: Vec<usize> = (0..dims.len()).filter(|i| dims[*i] < 0).collect();
-    let known: i64 = dims.iter().filter(|d| **d >= 0).product();
-    if let [i] = unknown[..]
+    let known = dims.iter().filter(|d| **d >= 0).try_fold(1i64, |n, d| n.checked_mul(*d));
+    if let ([i], Some(known)) = (&unknown[..], known)
         && known > 0
         && total % known == 0
     {
+        let i = *i;
         dims[i] = total / known;
     }
 }

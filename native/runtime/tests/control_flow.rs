@@ -109,6 +109,30 @@ fn while_loops_compute_and_differentiate() {
 }
 
 #[test]
+fn variables_may_change_places_in_long_loops() {
+    // (a, b) = (b, a + 1) while a < 1000: the first output of a step is one of its variables.
+    let cond = op("_lesser_scalar", "less", &[var("a")], &[("scalar", "1000")]);
+    let next = op("_plus_scalar", "next", &[var("a")], &[("scalar", "1")]);
+    let body = Symbol::group(&[var("b"), next]);
+    assert_eq!(body.list_inputs(), ["b", "a"]);
+    let attrs = [
+        ("num_outputs", "2"),
+        ("num_out_data", "0"),
+        ("max_iterations", "5000"),
+        ("cond_input_locs", "(0,)"),
+        ("func_input_locs", "(1, 0)"),
+        ("func_var_locs", "(1, 0)"),
+    ];
+    let symbol = op("_while_loop", "loop", &[cond, body, var("x"), var("y")], &attrs);
+    let executor = bind(&symbol, &[array(&[0.0], &[1]), array(&[0.0], &[1])], Req::Null);
+    for is_train in [false, true, false] {
+        executor.forward(is_train).unwrap();
+        let outs: Vec<f64> = executor.outputs().iter().flat_map(|o| o.to_vec::<f64>().unwrap()).collect();
+        assert_eq!(outs, [1000.0, 1000.0]);
+    }
+}
+
+#[test]
 fn branches_differentiate_the_one_that_was_taken() {
     let (a, b) = (var("a"), var("b"));
     let pred = op("_copy", "pred", &[var("p")], &[]);

@@ -5,6 +5,7 @@
 
 mod bodies;
 mod fit;
+mod open_shapes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
-use ferromx_runtime::symbol_infer::{infer_dtypes, infer_shapes};
+use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
 use crate::error::{Error, Problem, Result};
@@ -82,6 +83,12 @@ impl Source {
         self.handles.get(name).map_or(Value::None, |h| Value::Handle(*h))
     }
 
+    /// The index of an input in the model that the graph was imported from; inputs without one stand behind the others.
+    fn input_index(&self, name: &str) -> usize {
+        let index = self.variables.get(name).and_then(|node| node.attrs.read().get(mxnet::INPUT_INDEX)?.parse().ok());
+        index.unwrap_or(usize::MAX)
+    }
+
     /// The node whose first output a tensor is.
     fn producer(&self, handle: usize) -> Option<usize> {
         let name = self.names.get(handle)?;
@@ -125,8 +132,8 @@ pub struct ExportOptions {
     pub dtypes: Vec<(String, DType)>,
     /// Names for the outputs, in their order; by default those of the symbol.
     pub outputs: Vec<String>,
-    /// Inputs that the model has although nothing reads them.
-    pub unused_inputs: Vec<ValueInfo>,
+    /// The inputs that the model has, in their order, also those that nothing reads. Other inputs stand behind them.
+    pub inputs: Vec<ValueInfo>,
     /// The version of the operator set.
     pub opset: Option<i64>,
 }
@@ -184,7 +191,7 @@ fn look_at(
             }
         }
     }
-    let shapes = infer_shapes(&internals, &shapes)?.outputs;
+    let shapes = open_shapes::infer(&internals, shapes)?;
     let types = infer_dtypes(&internals, &dtypes)?.outputs;
     let mut source = Source::of(graph, symbol);
     for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
@@ -459,7 +466,10 @@ fn finish(
     };
     // A label of the training, for example, is read by nothing that is written.
     let needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
-    graph.inputs = source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
+    let mut inputs: Vec<ValueInfo> =
+        source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
+    inputs.sort_by_key(|i| source.input_index(&i.name));
+    graph.inputs = with_order(inputs, &options.inputs);
     let mut outs: Vec<(String, ValueInfo)> = Vec::new();
     for (k, head) in heads.iter().enumerate() {
         let wanted = options.outputs.get(k).cloned().unwrap_or_else(|| (*head).clone());
@@ -467,12 +477,20 @@ fn finish(
     }
     graph.constants = constants;
     name_outputs(graph, importer, outs);
-    for info in &options.unused_inputs {
-        if !graph.inputs.iter().any(|i| i.name == info.name) {
-            graph.inputs.push(info.clone());
+    Ok(())
+}
+
+/// The inputs in the order of `wanted`, with those that are only there; the others stand behind them.
+fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
+    let (mut known, mut ordered) = (inputs, Vec::new());
+    for info in wanted {
+        match known.iter().position(|i| i.name == info.name) {
+            Some(k) => ordered.push(known.remove(k)),
+            None => ordered.push(info.clone()),
         }
     }
-    Ok(())
+    ordered.extend(known);
+    ordered
 }
 
 /// Gives the outputs the names that are wanted: an operator that copies makes each that has another one.

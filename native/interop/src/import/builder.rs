@@ -1,6 +1,7 @@
 //! Builds our graph: adds operators by descriptor, infers what can be known, computes what is constant.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -14,10 +15,12 @@ use ferromx_ops::registry;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::{AtomicSymbol, NodeEntry, OpCall, Symbol, attach};
 
+use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
 use super::scalars;
-use super::symbolic::{self, Dimensions, Dims};
+use super::symbolic;
 use crate::error::{Error, Result};
 use crate::ir::{Dim, Value};
+use crate::mapping::ast::Operator;
 use crate::mxnet;
 
 /// Elements that a constant may grow to where its operator makes more than it is given, such as a tensor of zeros.
@@ -59,6 +62,12 @@ pub struct Builder {
     dimensions: Dimensions,
     /// The inner graphs that operators are added to, the innermost one last: name, and the first tensor of it.
     inner: Vec<(String, usize)>,
+    /// Tensors that operators change.
+    states: HashSet<usize>,
+    /// Tensors that operators use without changing them.
+    read: HashSet<usize>,
+    /// Copies of changed tensors, for operators that only use them.
+    copies: HashMap<usize, usize>,
 }
 
 /// The attribute that tells which inner graph an operator belongs to.
@@ -85,7 +94,7 @@ fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
 }
 
 /// Parameters whose whole numbers may be any: places that are cut to what there is, and values.
-const ANY_NUMBER: [&str; 12] = [
+const ANY_NUMBER: [&str; 13] = [
     "begin",
     "end",
     "scalar",
@@ -98,6 +107,7 @@ const ANY_NUMBER: [&str; 12] = [
     "off_value",
     "start",
     "stop",
+    "max_output_boxes_per_class",
 ];
 
 /// Whether operators can calculate with the whole numbers of a parameter.
@@ -107,6 +117,19 @@ fn is_moderate(value: &Value) -> bool {
         Value::List(items) => items.iter().all(is_moderate),
         _ => true,
     }
+}
+
+/// Whether a value has the name of a dimension in it.
+fn has_name(value: &Value) -> bool {
+    match value {
+        Value::Int(i) => is_unknown(*i),
+        Value::List(items) => items.iter().any(has_name),
+        _ => false,
+    }
+}
+
+fn whole(dims: Vec<i64>) -> Vec<Value> {
+    dims.into_iter().map(Value::Int).collect()
 }
 
 /// Refuses shapes that no array can have.
@@ -128,6 +151,9 @@ impl Builder {
             executing,
             dimensions: Dimensions::default(),
             inner: Vec::new(),
+            states: HashSet::new(),
+            read: HashSet::new(),
+            copies: HashMap::new(),
         }
     }
 
@@ -199,6 +225,13 @@ impl Builder {
         }
     }
 
+    /// Keeps the index of an input among those of the model, so that an export writes them in the same order.
+    pub fn keep_index(&mut self, handle: usize, index: usize) {
+        let TensorInfo { symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
+        let [variable] = symbol.entries() else { return };
+        variable.node.attrs.write().insert(mxnet::INPUT_INDEX.into(), index.to_string());
+    }
+
     /// A tensor in place of one that could not be made.
     pub fn placeholder(&mut self, name: &str, shape: Shape, dtype: Option<DType>) -> usize {
         let handle = self.input(name, shape, dtype, None);
@@ -219,6 +252,9 @@ impl Builder {
     /// Forgets tensors that were added after [`Builder::mark`]. Their names stay taken.
     pub fn forget(&mut self, mark: usize) {
         self.tensors.truncate(mark);
+        self.states.retain(|h| *h < mark);
+        self.read.retain(|h| *h < mark);
+        self.copies.retain(|h, copy| *h < mark && *copy < mark);
     }
 
     /// A tensor whose elements are known. It becomes a parameter of the graph if an operator needs it.
@@ -249,7 +285,7 @@ impl Builder {
     /// Whole numbers of which some stand for unknown dimensions.
     pub fn numbers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
         let value = NDArray::from_slice(items, shape)?;
-        if items.iter().all(|x| !symbolic::is_unknown(*x)) {
+        if items.iter().all(|x| !is_unknown(*x)) {
             return Ok(self.constant(name, value));
         }
         Err(Error::NeedsValue("a tensor that depends on unknown dimensions has no operator here".into()))
@@ -260,9 +296,76 @@ impl Builder {
         self.dimensions.fresh()
     }
 
-    /// The dimension that completes `some` to as many elements as `all` have, if that is known to be a number.
-    pub fn missing_dim(&self, all: &[i64], some: &[i64]) -> Option<i64> {
-        self.dimensions.missing(all, some)
+    /// The dimension that completes `some` to as many elements as `all` have. What is left over is reported when the graph is bound.
+    pub fn missing_dim(&mut self, all: &[i64], some: &[i64]) -> Option<i64> {
+        let (all, some) = (self.dimensions.product(all)?, self.dimensions.product(some)?);
+        self.dimensions.over(all, some)
+    }
+
+    /// Integers that may be names of dimensions, combined.
+    ///
+    /// # Errors
+    /// The result has no form.
+    pub fn combined(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
+        let made = match operator {
+            Operator::Plus => self.dimensions.plus(a, b),
+            Operator::Minus => self.dimensions.minus(a, b),
+            Operator::Times => self.dimensions.times(a, b),
+            Operator::Over => self.dimensions.over(a, b),
+            _ => self.dimensions.remainder(a, b),
+        };
+        let unknown = || Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into());
+        made.map(Value::Int).ok_or_else(unknown)
+    }
+
+    /// Whether the first of two integers, which may be names of dimensions, is less, equal or more; nothing where that is not known.
+    pub fn compared(&self, a: i64, b: i64) -> Option<Ordering> {
+        match () {
+            () if a == b => Some(Ordering::Equal),
+            () if self.dimensions.is_above(a, b) => Some(Ordering::Greater),
+            () if self.dimensions.is_above(b, a) => Some(Ordering::Less),
+            () => None,
+        }
+    }
+
+    /// The product of dimensions.
+    pub fn product(&mut self, dims: &[i64]) -> Option<i64> {
+        self.dimensions.product(dims)
+    }
+
+    /// The larger of two dimensions.
+    pub fn larger(&mut self, a: i64, b: i64) -> Option<i64> {
+        self.dimensions.extreme(Function::Most, a, b)
+    }
+
+    /// Integers calculated from dimensions of tensors, as parameters of operators that take those tensors as inputs: the tensors, and an
+    /// expression for each integer. The first inputs are those in `given`.
+    ///
+    /// # Errors
+    /// A dimension that no tensor of the graph has.
+    pub fn expressions(&self, given: &[usize], dims: &[i64]) -> Result<(Vec<Value>, Vec<String>)> {
+        let mut inputs = given.to_vec();
+        let mut atom = |atom: i64| {
+            let own = inputs.iter().enumerate().find_map(|(i, h)| Some((i, self.axis_of(*h, atom)?)));
+            let (input, axis) = match own {
+                Some(found) => found,
+                None => {
+                    let (holder, axis) = self.holder_of(atom)?;
+                    inputs.push(holder);
+                    (inputs.len() - 1, axis)
+                }
+            };
+            Some(format!("#{input}.{axis}"))
+        };
+        let written: Option<Vec<String>> = dims.iter().map(|d| self.dimensions.write(*d, &mut atom)).collect();
+        let unknown = || Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into());
+        let written = written.ok_or_else(unknown)?;
+        Ok((inputs.into_iter().map(Value::Handle).collect(), written))
+    }
+
+    /// The axis of a tensor that has this unknown dimension.
+    fn axis_of(&self, handle: usize, dim: i64) -> Option<usize> {
+        self.tensors[handle].dims.as_ref()?.iter().position(|d| *d == dim)
     }
 
     /// A name for a dimension that has a name in the model.
@@ -283,7 +386,7 @@ impl Builder {
     pub fn holder_of(&self, dim: i64) -> Option<(usize, usize)> {
         let of = |(h, t): (usize, &TensorInfo)| {
             t.symbol.as_ref()?;
-            Some((h, t.dims.as_ref()?.iter().position(|d| *d == dim)?))
+            Some((h, self.axis_of(h, dim)?))
         };
         self.tensors.iter().enumerate().find_map(of)
     }
@@ -318,6 +421,9 @@ impl Builder {
     /// # Errors
     /// Inputs and parameters that the operator does not take.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        if params.iter().any(|(_, value)| has_name(value)) {
+            return self.apply_open(op, name, inputs, params);
+        }
         if let Some((key, value)) = params.iter().find(|(k, v)| !ANY_NUMBER.contains(k) && !is_moderate(v)) {
             return Err(Error::value(format!("the parameter {key} of {op} would be {value}: no array is as large")));
         }
@@ -327,6 +433,84 @@ impl Builder {
         let given = params.iter().filter(|(_, value)| !matches!(value, Value::None));
         let attrs = given.map(|(key, value)| (key.to_string(), value.to_string())).collect();
         self.apply_with(op, name, inputs, attrs, &[])
+    }
+
+    /// Adds the operator that takes parameters which are calculated from dimensions, in place of one that takes numbers.
+    fn apply_open(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
+        let given = self.inputs(op, inputs)?;
+        if let ("tile", [data], Some(reps)) = (op, given.as_slice(), params.iter().find_map(|(_, v)| v.ints())) {
+            return self.tile_open(*data, name, &reps);
+        }
+        let param = |key: &str| params.iter().find(|(k, _)| *k == key).map_or(&Value::None, |(_, value)| value);
+        let rank = given.first().and_then(|h| self.tensors[*h].shape.ndim());
+        let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_unknown(*d)));
+        let (open, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
+            ("_npx_reshape" | "_np_reshape", _) => {
+                ("_onnx_Reshape", vec![("shape", dims(param("newshape")).map(whole))])
+            }
+            ("_npi_broadcast_to", _) => ("_onnx_Expand", vec![("shape", dims(param("shape")).map(whole))]),
+            ("_full", _) => ("_onnx_Full", vec![("shape", dims(param("shape")).map(whole))]),
+            ("slice", Some(_)) => {
+                let list = |key| match param(key) {
+                    Value::List(items) => Some(items.clone()),
+                    _ => None,
+                };
+                ("_onnx_Slice", ["begin", "end", "step"].map(|key| (key, list(key))).to_vec())
+            }
+            ("slice_axis", Some(rank)) => {
+                let axis = Shape::axis(param("axis").int().unwrap_or(0), rank)?;
+                let list = |key| {
+                    let mut items = vec![Value::None; rank];
+                    items[axis] = param(key).clone();
+                    Some(items)
+                };
+                ("_onnx_Slice", ["begin", "end"].map(|key| (key, list(key))).to_vec())
+            }
+            _ => ("", vec![("", None)]),
+        };
+        let mut numbers = Vec::new();
+        for (_, list) in &lists {
+            let unknown = || {
+                let known: Vec<_> = params.iter().filter(|(_, v)| has_name(v)).map(|(key, _)| *key).collect();
+                let what = known.join(" and ");
+                Error::NeedsValue(format!(
+                    "the {what} of {op} follows from a dimension that is not known: give the shapes of the inputs"
+                ))
+            };
+            numbers.extend(list.as_ref().ok_or_else(unknown)?.iter().filter_map(Value::int));
+        }
+        let (ins, written) = self.expressions(&given, &numbers)?;
+        let mut written = written.into_iter();
+        let mut attrs = Attrs::new();
+        for (key, list) in lists {
+            let each = |v: &Value| v.int().and_then(|_| written.next()).unwrap_or_else(|| "None".into());
+            let items: Vec<String> = list.iter().flatten().map(each).collect();
+            attrs.insert(key.into(), format!("({})", items.join(", ")));
+        }
+        for key in ["value", "dtype"].iter().filter(|key| open == "_onnx_Full" && *param(key) != Value::None) {
+            attrs.insert(key.to_string(), param(key).to_string());
+        }
+        self.apply_with(open, name, &ins, attrs, &[])
+    }
+
+    /// Repeats a tensor by new axes before its own, which are broadcast and joined with them.
+    fn tile_open(&mut self, data: usize, name: &str, reps: &[i64]) -> Result<Vec<usize>> {
+        let dims = self.tensors[data].dims.clone().filter(|dims| dims.len() == reps.len());
+        let unknown = || Error::NeedsValue("what is repeated is not known: give the shapes of the inputs".into());
+        let dims = dims.ok_or_else(unknown)?;
+        let (mut apart, mut repeated, mut joined) = (Vec::new(), Vec::new(), Vec::new());
+        for (d, r) in dims.iter().zip(reps) {
+            apart.extend([1, *d]);
+            repeated.extend([*r, *d]);
+            joined.push(self.dimensions.times(*d, *r).ok_or_else(unknown)?);
+        }
+        let step = |b: &mut Self, h: usize, op: &str, key: &str, what: &str, dims: Vec<i64>| {
+            let name = format!("{name}{what}");
+            Ok::<_, Error>(b.apply(op, &name, &[Value::Handle(h)], &[(key, dims.into())])?[0])
+        };
+        let apart = step(self, data, "_npx_reshape", "newshape", "/apart", apart)?;
+        let repeated = step(self, apart, "_npi_broadcast_to", "shape", "/repeated", repeated)?;
+        Ok(vec![step(self, repeated, "_npx_reshape", "newshape", "", joined)?])
     }
 
     /// As [`Builder::apply`], with parameters as text and the graphs that the operator runs.
@@ -428,10 +612,11 @@ impl Builder {
         ins: &[usize],
         graphs: &[Symbol],
     ) -> Result<Vec<usize>> {
+        let ins = &self.with_own_states(call, ins)?[..];
         let (shapes, dims) = self.infer_shapes(call, name, ins)?;
         shapes.iter().try_for_each(check_shape)?;
         let dtypes = self.infer_dtypes(call, name, ins)?;
-        let partly = self.follow(call, ins)?;
+        let followed = self.follow(call, ins, (&shapes, dtypes.first().copied().flatten()))?;
         let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
         let name = self.unique(name);
         let is_doubtful = ins.iter().any(|h| self.tensors[*h].is_doubtful);
@@ -443,12 +628,10 @@ impl Builder {
         let mut outs = Vec::new();
         for (k, (shape, dims)) in shapes.into_iter().zip(dims).take(symbol.num_outputs()).enumerate() {
             let dims = match dims {
-                Some(dims) => {
-                    Some(dims.iter().map(|d| if *d == symbolic::UNNAMED { self.new_dim() } else { *d }).collect())
-                }
+                Some(dims) => Some(dims.iter().map(|d| if *d == UNNAMED { self.new_dim() } else { *d }).collect()),
                 None => self.named_dims(&shape),
             };
-            let partly = if k == 0 { partly.clone() } else { None };
+            let partly = followed.as_ref().and_then(|arrays| arrays.get(k).cloned());
             let dtype = dtypes[k];
             // All elements known after all: then it is a constant.
             let known = partly.as_ref().filter(|a| !symbolic::has_unknown(a));
@@ -471,6 +654,34 @@ impl Builder {
             }));
         }
         Ok(outs)
+    }
+
+    /// The inputs of an operator, with copies of parameters that one operator would change and others use: exporters store equal
+    /// parameters once.
+    fn with_own_states(&mut self, call: &OpCall, ins: &[usize]) -> Result<Vec<usize>> {
+        let mut own = Vec::with_capacity(ins.len());
+        for (i, h) in ins.iter().copied().enumerate() {
+            let is_state = call.def.mutates.contains(&i);
+            let is_shared = if is_state { self.read.contains(&h) || self.states.contains(&h) } else { self.states.contains(&h) };
+            let known = self.tensors[h].value.clone().filter(|_| is_shared);
+            let used = match (known, self.copies.get(&h).filter(|_| !is_state)) {
+                (None, _) => h,
+                (Some(_), Some(copy)) => *copy,
+                (Some(value), None) => {
+                    let array = NDArray::empty(value.shape(), value.dtype(), Context::default())?;
+                    array.copy_from(&value)?;
+                    let name = self.tensors[h].name.clone();
+                    let copy = self.parameter(&name, array);
+                    if !is_state {
+                        self.copies.insert(h, copy);
+                    }
+                    copy
+                }
+            };
+            if is_state { self.states.insert(used) } else { self.read.insert(used) };
+            own.push(used);
+        }
+        Ok(own)
     }
 
     fn infer_shapes(&mut self, call: &OpCall, name: &str, ins: &[usize]) -> Result<(Vec<Shape>, Vec<Option<Dims>>)> {
@@ -499,8 +710,7 @@ impl Builder {
         }
         for (shape, dims) in shapes.iter_mut().zip(&probed) {
             if let Some(dims) = dims {
-                *shape =
-                    Shape::new(&dims.iter().map(|d| if symbolic::is_unknown(*d) { -1 } else { *d }).collect::<Dims>());
+                *shape = Shape::new(&dims.iter().map(|d| if is_unknown(*d) { -1 } else { *d }).collect::<Dims>());
             }
         }
         Ok((shapes, probed))
@@ -514,20 +724,27 @@ impl Builder {
         Ok(outs)
     }
 
-    /// Follows whole numbers, of which some stand for unknown dimensions, through an operator.
-    fn follow(&mut self, call: &OpCall, ins: &[usize]) -> Result<Option<NDArray>> {
+    /// Follows integers, of which some stand for unknown dimensions, through an operator.
+    fn follow(
+        &mut self,
+        call: &OpCall,
+        ins: &[usize],
+        outs: (&[Shape], Option<DType>),
+    ) -> Result<Option<Vec<NDArray>>> {
         if !ins.iter().any(|h| self.tensors[*h].partly.is_some()) {
             return Ok(None);
         }
         let mut values = Vec::with_capacity(ins.len());
         for h in ins {
             let info = &self.tensors[*h];
-            match info.partly.as_ref().or(info.value.as_ref()).filter(|a| a.len() <= MAX_FOLLOWED) {
+            // A number of the model must not be taken for a name.
+            let value = info.value.as_ref().filter(|v| v.dtype() != DType::I64 || !symbolic::has_unknown(v));
+            match info.partly.as_ref().or(value).filter(|a| a.len() <= MAX_FOLLOWED) {
                 Some(array) => values.push(array.clone()),
                 None => return Ok(None),
             }
         }
-        symbolic::follow(&mut self.dimensions, call, values)
+        symbolic::follow(&mut self.dimensions, call, values, outs)
     }
 
     /// From now on operators belong to an inner graph, until [`Builder::leave`].
@@ -574,7 +791,7 @@ impl Builder {
         let dims = info.dims.clone();
         let known = dims.as_ref().and_then(|d| d.get(start..end)).map(Dims::from_slice);
         if let Some(known) = &known
-            && known.iter().all(|d| !symbolic::is_unknown(*d))
+            && known.iter().all(|d| !is_unknown(*d))
         {
             return self.numbers(name, known, &[known.len() as i64]);
         }

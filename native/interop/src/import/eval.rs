@@ -1,8 +1,10 @@
 //! Applies a process: matches its pattern against nodes, then makes its recipe.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use super::Importer;
+use super::dimensions::is_unknown;
 use super::order::Wiring;
 use crate::error::{Error, Result};
 use crate::ir::{Arity, Graph, Node, Value};
@@ -353,6 +355,11 @@ impl<'a, 't> Scope<'a, 't> {
             _ => {}
         }
         let right = self.eval(b, names, false)?;
+        if let (Value::Int(x), Value::Int(y)) = (&left, &right)
+            && (is_unknown(*x) || is_unknown(*y))
+        {
+            return self.of_dimensions(operator, *x, *y);
+        }
         let ordered = |f: fn(&f64, &f64) -> bool| match (left.number(), right.number()) {
             (Some(x), Some(y)) => Ok(Value::Bool(f(&x, &y))),
             _ => Err(Error::value(format!("a {} and a {} have no order", left.kind(), right.kind()))),
@@ -374,6 +381,25 @@ impl<'a, 't> Scope<'a, 't> {
             },
             _ => arithmetic(operator, &left, &right),
         }
+    }
+}
+
+impl Scope<'_, '_> {
+    /// Two integers combined or compared, of which one is a dimension that is not known.
+    fn of_dimensions(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
+        let order = self.importer.builder.compared(a, b);
+        let holds = match operator {
+            Operator::Equal => order.map(Ordering::is_eq),
+            Operator::Differs => order.map(Ordering::is_ne),
+            Operator::Less => order.map(Ordering::is_lt),
+            Operator::LessEqual => order.map(Ordering::is_le),
+            Operator::Greater => order.map(Ordering::is_gt),
+            Operator::GreaterEqual => order.map(Ordering::is_ge),
+            _ => return self.importer.builder.combined(operator, a, b),
+        };
+        let unknown =
+            || Error::NeedsValue("a dimension decides the form of the graph: give the shapes of the inputs".into());
+        holds.map(Value::Bool).ok_or_else(unknown)
     }
 }
 

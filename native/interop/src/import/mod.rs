@@ -6,6 +6,7 @@
 
 mod bodies;
 mod builder;
+mod dimensions;
 mod doubt;
 mod eval;
 mod hooks;
@@ -23,13 +24,13 @@ use indexmap::IndexMap;
 
 pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
+pub use dimensions::{Dims, is_unknown};
 use doubt::Doubts;
 use eval::Surroundings;
 pub use eval::{Names, Scope};
 use hooks::Hooked;
 pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
 pub(crate) use order::free_names;
-pub use symbolic::{Dims, is_unknown};
 
 use crate::error::{Error, Problem, Result};
 use crate::export::Sink;
@@ -368,7 +369,7 @@ fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
 fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions) -> Result<HashMap<String, Value>> {
     let mut scope = HashMap::new();
     let mut named = Vec::new();
-    for info in &model.graph.inputs {
+    for (index, info) in model.graph.inputs.iter().enumerate() {
         let place = format!("input '{}'", info.name);
         if let Some(array) = options.values.get(&info.name) {
             let handle = importer.builder.constant(&info.name, array.clone());
@@ -416,6 +417,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
         });
         let handle = importer.builder.input(&info.name, shape, dtype, dims);
         importer.builder.keep_dims(handle, info.dims.as_deref().unwrap_or_default());
+        importer.builder.keep_index(handle, index);
         scope.insert(info.name.clone(), Value::Handle(handle));
     }
     let unknown =

@@ -1,5 +1,5 @@
-//! Dimensions that are not known yet. Each has a number far below zero as its name, so that arrays of whole numbers can hold known
-//! and unknown ones side by side, and moving the numbers about (slicing, joining, gathering) keeps track of them.
+//! What becomes of dimensions that are not known yet: integers that are calculated from them are followed through operators, and the
+//! shapes of outputs are found by trying a shape rule with sample numbers.
 
 use std::collections::HashMap;
 
@@ -10,132 +10,9 @@ use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 use ferromx_runtime::imperative::{self, Arrays};
 use ferromx_runtime::symbol::OpCall;
-use smallvec::SmallVec;
 
+use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
 use crate::error::Result;
-
-/// Dimensions, unknown ones by name.
-pub type Dims = SmallVec<[i64; 6]>;
-
-/// Numbers below are names.
-const NAMES: i64 = i64::MIN / 2;
-
-/// A dimension that is a function of others, and gets a name of its own.
-pub const UNNAMED: i64 = i64::MIN;
-
-/// The name with a number, from 1.
-pub fn unknown(number: i64) -> i64 {
-    i64::MIN + number
-}
-
-/// The names of unknown dimensions, and how some of them follow from others.
-#[derive(Default)]
-pub struct Dimensions {
-    last: i64,
-    /// Sums, differences and products by what they are made of.
-    made: HashMap<(Arithmetic, i64, i64), i64>,
-    /// The other way round, for products, with how deep they nest.
-    factors: HashMap<i64, (i64, i64, usize)>,
-}
-
-/// Products of products of dimensions that are taken apart.
-const MAX_NESTED: usize = 8;
-
-/// What whole numbers are combined by.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Arithmetic {
-    Plus,
-    Minus,
-    Times,
-    Over,
-}
-
-impl Dimensions {
-    /// A name for a dimension that nothing is known of.
-    pub fn fresh(&mut self) -> i64 {
-        self.last += 1;
-        unknown(self.last)
-    }
-
-    /// The names of which a product is made, or the name itself.
-    fn atoms(&self, name: i64, atoms: &mut Vec<i64>) {
-        match self.factors.get(&name) {
-            Some((a, b, _)) => [*a, *b].into_iter().for_each(|d| self.atoms(d, atoms)),
-            None if is_unknown(name) => atoms.push(name),
-            None => {}
-        }
-    }
-
-    /// A number for a dimension where each atom has one.
-    fn sample(&self, dim: i64, atoms: &[i64], samples: &[i64; 8]) -> i64 {
-        match (self.factors.get(&dim), atoms.binary_search(&dim)) {
-            (Some((a, b, _)), _) => self.sample(*a, atoms, samples).saturating_mul(self.sample(*b, atoms, samples)),
-            (None, Ok(k)) => samples[k],
-            (None, Err(_)) => dim,
-        }
-    }
-
-    /// The dimension that completes `some` to as many elements as `all` have, if that is known to be a number.
-    pub fn missing(&self, all: &[i64], some: &[i64]) -> Option<i64> {
-        let parts = |dims: &[i64]| {
-            let mut atoms = Vec::new();
-            dims.iter().for_each(|d| self.atoms(*d, &mut atoms));
-            atoms.sort_unstable();
-            // With each atom as 1 the numbers are left.
-            let numbers = dims.iter().try_fold(1i64, |n, d| n.checked_mul(self.sample(*d, &atoms, &[1; 8])));
-            (atoms.len() <= 8).then_some((atoms, numbers?))
-        };
-        let ((a, n), (b, m)) = (parts(all)?, parts(some)?);
-        (a == b && m > 0 && n % m == 0).then(|| n / m)
-    }
-
-    /// The product of two dimensions.
-    pub fn product(&mut self, a: i64, b: i64) -> Option<i64> {
-        self.combined(Arithmetic::Times, a, b)
-    }
-
-    /// Two dimensions combined: a number if both are, else a name, the same one each time.
-    fn combined(&mut self, how: Arithmetic, a: i64, b: i64) -> Option<i64> {
-        use Arithmetic::{Minus, Over, Plus, Times};
-        if !is_unknown(a) && !is_unknown(b) {
-            return match how {
-                Plus => a.checked_add(b),
-                Minus => a.checked_sub(b),
-                Times => a.checked_mul(b),
-                Over => a.checked_div(b),
-            };
-        }
-        match (how, a, b) {
-            (Plus | Minus, a, 0) | (Times | Over, a, 1) | (Plus, 0, a) | (Times, 1, a) => return Some(a),
-            (Times, 0, _) | (Times, _, 0) => return Some(0),
-            (Over, _, 0) => return None,
-            (Minus | Over, a, b) if a == b => return Some(if how == Minus { 0 } else { 1 }),
-            _ => {}
-        }
-        if let (Over, Some((x, y, _))) = (how, self.factors.get(&a))
-            && (*x == b || *y == b)
-        {
-            return Some(if *x == b { *y } else { *x });
-        }
-        let (a, b) = if matches!(how, Plus | Times) { (a.min(b), a.max(b)) } else { (a, b) };
-        if let Some(known) = self.made.get(&(how, a, b)) {
-            return Some(*known);
-        }
-        let name = self.fresh();
-        self.made.insert((how, a, b), name);
-        let depth = |d: i64| self.factors.get(&d).map_or(0, |(_, _, depth)| *depth);
-        let depth = 1 + depth(a).max(depth(b));
-        if how == Times && depth <= MAX_NESTED {
-            self.factors.insert(name, (a, b, depth));
-        }
-        Some(name)
-    }
-}
-
-/// Whether the dimension has only a name.
-pub fn is_unknown(dim: i64) -> bool {
-    dim < NAMES
-}
 
 /// Whether some element is only a name.
 pub fn has_unknown(array: &NDArray) -> bool {
@@ -152,7 +29,7 @@ pub fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
     Ok(out)
 }
 
-/// Operators that move whole numbers without changing them.
+/// Operators that move integers without changing them.
 const MOVES: &[&str] = &[
     "_copy",
     "_np_copy",
@@ -171,75 +48,195 @@ const MOVES: &[&str] = &[
     "stack",
     "_split_v2",
     "_npi_flip",
-    "Cast",
+    "_npi_broadcast_to",
+    "tile",
+    "_np_transpose",
 ];
 
-/// Operators that combine whole numbers.
-const COMBINES: &[(&str, Arithmetic)] = &[
-    ("_npi_add", Arithmetic::Plus),
-    ("_npi_subtract", Arithmetic::Minus),
-    ("_npi_multiply", Arithmetic::Times),
-    ("broadcast_add", Arithmetic::Plus),
-    ("broadcast_sub", Arithmetic::Minus),
-    ("broadcast_mul", Arithmetic::Times),
-    ("broadcast_div", Arithmetic::Over),
-];
+/// How two integers are combined; nothing where the result is not known.
+type Combine = fn(&mut Dimensions, i64, i64) -> Option<i64>;
 
-/// The elements of two arrays combined, of which one may be a single number.
-fn combined(dimensions: &mut Dimensions, how: Arithmetic, values: &[NDArray]) -> Result<Option<NDArray>> {
-    let [a, b] = values else { return Ok(None) };
-    let single = |x: &NDArray| x.len() == 1;
-    if values.iter().any(|x| x.dtype() != DType::I64) || !(single(a) || single(b) || a.shape() == b.shape()) {
-        return Ok(None);
+/// The order of two integers, where it is the same for all lengths of tensors.
+fn compared(d: &Dimensions, a: i64, b: i64, is_wanted: [bool; 3]) -> Option<i64> {
+    let [less, equal, above] = is_wanted.map(i64::from);
+    match (d.is_at_least(a, b), d.is_at_least(b, a)) {
+        _ if a == b => Some(equal),
+        _ if d.is_above(a, b) => Some(above),
+        _ if d.is_above(b, a) => Some(less),
+        (true, _) if equal == above => Some(above),
+        (_, true) if equal == less => Some(less),
+        _ => None,
     }
-    let shape = match (single(a), single(b)) {
-        (true, true) if a.shape().dims().len() >= b.shape().dims().len() => a.shape(),
-        (true, _) => b.shape(),
-        _ => a.shape(),
-    };
-    let (x, y) = (a.to_vec::<i64>()?, b.to_vec::<i64>()?);
-    let at = |items: &[i64], i: usize| if items.len() == 1 { items[0] } else { items[i] };
-    let made: Option<Vec<i64>> =
-        (0..x.len().max(y.len())).map(|i| dimensions.combined(how, at(&x, i), at(&y, i))).collect();
-    made.map(|made| Ok(NDArray::from_slice(&made, shape.dims())?)).transpose()
 }
 
-/// The result of an operator on whole numbers of which some are only names; nothing if the operator is not followed.
+/// Operators that combine integers.
+const COMBINES: &[(&str, Combine)] = &[
+    ("_npi_add", Dimensions::plus),
+    ("_npi_subtract", Dimensions::minus),
+    ("_npi_multiply", Dimensions::times),
+    ("broadcast_add", Dimensions::plus),
+    ("broadcast_sub", Dimensions::minus),
+    ("broadcast_mul", Dimensions::times),
+    ("_npi_mod", Dimensions::remainder),
+    ("broadcast_maximum", |d, a, b| d.extreme(Function::Most, a, b)),
+    ("broadcast_minimum", |d, a, b| d.extreme(Function::Least, a, b)),
+    ("_npi_equal", |d, a, b| compared(d, a, b, [false, true, false])),
+    ("_npi_not_equal", |d, a, b| compared(d, a, b, [true, false, true])),
+    ("_npi_less", |d, a, b| compared(d, a, b, [true, false, false])),
+    ("_npi_less_equal", |d, a, b| compared(d, a, b, [true, true, false])),
+    ("_npi_greater", |d, a, b| compared(d, a, b, [false, false, true])),
+    ("_npi_greater_equal", |d, a, b| compared(d, a, b, [false, true, true])),
+];
+
+/// The element that stands at an index of the result in an array that is broadcast to it.
+fn broadcast_index(index: usize, from: &[i64], to: &[i64]) -> usize {
+    let (mut rest, mut at, mut stride) = (index, 0, 1);
+    for (k, n) in to.iter().enumerate().rev() {
+        let coordinate = rest % (*n).max(1) as usize;
+        rest /= (*n).max(1) as usize;
+        let Some(own) = (k + from.len()).checked_sub(to.len()).map(|i| from[i]) else { continue };
+        at += if own == 1 { 0 } else { coordinate * stride };
+        stride *= own.max(1) as usize;
+    }
+    at
+}
+
+/// The shape that arrays are broadcast to.
+fn broadcast_dims(values: &[NDArray]) -> Option<Vec<i64>> {
+    let rank = values.iter().map(|v| v.shape().dims().len()).max()?;
+    let mut dims = vec![1; rank];
+    for value in values {
+        let own = value.shape().dims();
+        for (d, n) in dims[rank - own.len()..].iter_mut().zip(own) {
+            match (*d, *n) {
+                (a, b) if a == b || b == 1 => {}
+                (1, b) => *d = b,
+                _ => return None,
+            }
+        }
+    }
+    Some(dims)
+}
+
+/// The elements of arrays combined one by one.
+fn each(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -> Result<Option<NDArray>> {
+    let Some(dims) = broadcast_dims(values) else { return Ok(None) };
+    let items = values.iter().map(NDArray::to_vec::<i64>).collect::<std::result::Result<Vec<_>, _>>()?;
+    let mut made = Vec::new();
+    for i in 0..dims.iter().product::<i64>() as usize {
+        let at = |(v, x): (&NDArray, &Vec<i64>)| x[broadcast_index(i, v.shape().dims(), &dims)];
+        let Some(element) = f(&values.iter().zip(&items).map(at).collect::<Vec<_>>()) else { return Ok(None) };
+        made.push(element);
+    }
+    Ok(Some(NDArray::from_slice(&made, &dims)?))
+}
+
+/// What an operator makes of integers of which some are only names; nothing if the operator is not followed.
 ///
 /// # Errors
 /// Those of the operator.
-pub fn follow(dimensions: &mut Dimensions, call: &OpCall, mut values: Vec<NDArray>) -> Result<Option<NDArray>> {
+pub fn follow(
+    dimensions: &mut Dimensions,
+    call: &OpCall,
+    values: Vec<NDArray>,
+    outs: (&[Shape], Option<DType>),
+) -> Result<Option<Vec<NDArray>>> {
     let name = call.def.name;
-    if let Some((_, how)) = COMBINES.iter().find(|(op, _)| *op == name) {
-        return combined(dimensions, *how, &values);
-    }
-    if name == "Cast" || name == "_copy" {
-        return Ok(values.pop().filter(|a| a.dtype() == DType::I64));
-    }
-    if MOVES.contains(&name) {
-        // Of `take` only the first input is moved; an index that is not known leads nowhere.
-        if name == "take" && values.get(1).is_none_or(|i| i.dtype() == DType::I64 && has_unknown(i)) {
+    let (shapes, dtype) = outs;
+    let is_float = dtype.is_none_or(DType::is_float);
+    // Truth values and numbers of other types are integers here.
+    let mut ints = Vec::with_capacity(values.len());
+    for value in values {
+        if value.dtype().is_float() && value.to_vec_as::<f64>()?.iter().any(|x| x.fract() != 0.0 || x.abs() > 1e15) {
             return Ok(None);
         }
-        if values.iter().take(if name == "take" { 1 } else { usize::MAX }).any(|a| a.dtype() != DType::I64) {
-            return Ok(None);
-        }
-        let mut outs = Arrays::new();
-        imperative::invoke(call, Some(Context::default()), &values, &mut outs, false)?;
-        return Ok(outs.into_iter().next());
+        ints.push(match value.dtype() {
+            DType::I64 => value,
+            _ => NDArray::from_slice(&value.to_vec_as::<i64>()?, value.shape().dims())?,
+        });
     }
-    Ok(None)
+    let single = |array: Option<NDArray>| array.map(|a| vec![a]);
+    if let Some((_, combine)) = COMBINES.iter().find(|(op, _)| *op == name) {
+        return Ok(single(each(&ints, |x| combine(dimensions, *x.first()?, *x.get(1)?))?));
+    }
+    match name {
+        // Among floating-point numbers a quotient that is not exact is no integer.
+        "broadcast_div" | "_npi_true_divide" => {
+            let quotient = if is_float { Dimensions::exact_quotient } else { Dimensions::over };
+            return Ok(single(each(&ints, |x| quotient(dimensions, *x.first()?, *x.get(1)?))?));
+        }
+        "Cast" if dtype == Some(DType::Bool) && ints.iter().any(has_unknown) => return Ok(None),
+        "Cast" | "floor" | "ceil" | "_npi_around" => return Ok(single(ints.pop())),
+        "negative" => return Ok(single(each(&ints, |x| dimensions.minus(0, x[0]))?)),
+        "_npi_where" => {
+            return Ok(single(each(&ints, |x| match x {
+                [_, a, b] if a == b => Some(*a),
+                [c, a, b] if !is_unknown(*c) => Some(if *c != 0 { *a } else { *b }),
+                _ => None,
+            })?));
+        }
+        "prod" => {
+            let product = dimensions.product(&ints[0].to_vec::<i64>()?);
+            return match (product, shapes.first().map(Shape::dims)) {
+                (Some(p), Some(dims)) if dims.iter().all(|d| *d == 1) => {
+                    Ok(Some(vec![NDArray::from_slice(&[p], dims)?]))
+                }
+                _ => Ok(None),
+            };
+        }
+        _ => {}
+    }
+    // Only the first input of `take` is moved; an index that is not known leads nowhere.
+    if !MOVES.contains(&name) || (name == "take" && ints.get(1).is_none_or(has_unknown)) {
+        return Ok(None);
+    }
+    let mut moved = Arrays::new();
+    imperative::invoke(call, Some(Context::default()), &ints, &mut moved, false)?;
+    Ok(Some(moved.into_iter().collect()))
 }
 
-/// Numbers that stand for unknown dimensions while a shape rule is tried; two sets, so that a coincidence in one shows in the other.
-const SAMPLES: [[i64; 8]; 2] =
-    [[1013, 1213, 1423, 1613, 1823, 2027, 2221, 2423], [3011, 3217, 3413, 3613, 3821, 4013, 4211, 4421]];
+/// Eight numbers for unknown dimensions; several sets, so that a coincidence in one shows in others.
+type Samples = [[i64; 8]; 3];
+
+/// Prime numbers that stand for unknown dimensions while a shape rule is tried.
+const SAMPLES: Samples = [
+    [1013, 1213, 1423, 1613, 1823, 2027, 2221, 2423],
+    [3011, 3217, 3413, 3613, 3821, 4013, 4211, 4421],
+    [5003, 5209, 5413, 5623, 5813, 6011, 6211, 6421],
+];
+
+/// The same where a rule wants lengths that can be divided: they are multiples of a number with many divisors.
+const MULTIPLES: Samples = [
+    [221760, 262080, 342720, 383040, 463680, 584640, 624960, 745920],
+    [826560, 866880, 947520, 1068480, 1189440, 1229760, 1350720, 1431360],
+    [1471680, 1592640, 1673280, 1794240, 1955520, 2036160, 2076480, 2157120],
+];
+
+/// The same where lengths multiply to more than there are numbers for.
+const SMALL: Samples =
+    [[29, 31, 37, 41, 43, 47, 53, 59], [61, 67, 71, 73, 79, 83, 89, 97], [101, 103, 107, 109, 113, 127, 131, 137]];
+
+/// How far a length is varied to find out how it is rounded, and the largest number that lengths are divided by.
+const MAX_STRIDE: i64 = 32;
 
 /// Operators whose result has the lengths that their parameters say, whatever the lengths of their inputs are.
-const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape"];
+const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape", "_onnx_Reshape", "_onnx_Full", "_onnx_Expand"];
 
-/// The dimensions of outputs in terms of those of the inputs: a shape rule is run with sample numbers, and an unknown dimension that
-/// comes out as the sample of an input's dimension is that dimension. `shapes` is what the rule says without samples, if anything.
+/// Runs a shape rule on numbers.
+type Infer<'a> = &'a dyn Fn(Vec<Shape>) -> Option<Vec<Shape>>;
+
+/// A shape rule that is tried with sample numbers.
+struct Probe<'a> {
+    dimensions: &'a mut Dimensions,
+    ins: &'a [Dims],
+    atoms: Vec<i64>,
+    infer: Infer<'a>,
+    /// Sample numbers of the atoms, and the shapes that the rule makes of them.
+    tried: Vec<(HashMap<i64, i64>, Vec<Shape>)>,
+}
+
+/// The dimensions of outputs in terms of those of the inputs: a shape rule is run with sample numbers, and a dimension that comes out as
+/// the sample of an input's dimension is that dimension. `shapes` is what the rule says without samples, if anything.
 pub fn probe(
     dimensions: &mut Dimensions,
     op: &str,
@@ -247,39 +244,145 @@ pub fn probe(
     shapes: &[Shape],
     infer: impl Fn(Vec<Shape>) -> Option<Vec<Shape>>,
 ) -> Vec<Option<Dims>> {
-    let mut names: Vec<i64> = ins.iter().flatten().copied().filter(|d| is_unknown(*d)).collect();
     let mut atoms = Vec::new();
-    names.iter().for_each(|name| dimensions.atoms(*name, &mut atoms));
-    names.extend(&atoms);
-    for list in [&mut names, &mut atoms] {
-        list.sort_unstable();
-        list.dedup();
-    }
+    ins.iter().flatten().for_each(|d| dimensions.atoms(*d, &mut atoms));
     let nothing = || vec![None; shapes.len()];
-    if names.is_empty() || atoms.len() > SAMPLES[0].len() || shapes.iter().all(Shape::is_known) {
+    if atoms.is_empty() || atoms.len() > SAMPLES[0].len() || shapes.iter().all(Shape::is_known) {
         return nothing();
     }
-    let sampled = |samples: &[i64; 8]| {
-        let number = |d: &i64| dimensions.sample(*d, &atoms, samples);
-        infer(ins.iter().map(|dims| Shape::new(&dims.iter().map(number).collect::<Dims>())).collect())
-    };
-    let (Some(first), Some(second)) = (sampled(&SAMPLES[0]), sampled(&SAMPLES[1])) else { return nothing() };
-    let samples = |name: &i64| SAMPLES.each_ref().map(|set| dimensions.sample(*name, &atoms, set));
-    let known: Vec<(i64, [i64; 2])> = names.iter().map(|name| (*name, samples(name))).collect();
-    let mut output = |o: usize| {
-        let (a, b, shape) = (first.get(o)?, second.get(o)?, &shapes[o]);
-        if !a.is_known() || a.ndim() != b.ndim() || (shape.ndim_is_known() && shape.ndim() != a.ndim()) {
+    let mut probe = Probe { dimensions, ins, atoms, infer: &infer, tried: Vec::new() };
+    if !probe.try_all(&SAMPLES) && !probe.try_all(&MULTIPLES) && !probe.try_all(&SMALL) {
+        return nothing();
+    }
+    (0..shapes.len()).map(|o| probe.output(op, o, &shapes[o])).collect()
+}
+
+impl Probe<'_> {
+    fn shapes(&self, atoms: &HashMap<i64, i64>) -> Option<Vec<Shape>> {
+        let shape = |dims: &Dims| {
+            let dims: Option<Dims> =
+                dims.iter().map(|d| self.dimensions.sample(*d, atoms).filter(|n| *n >= 0)).collect();
+            dims.map(|dims| Shape::new(&dims))
+        };
+        (self.infer)(self.ins.iter().map(shape).collect::<Option<_>>()?)
+    }
+
+    fn try_all(&mut self, sets: &Samples) -> bool {
+        self.tried.clear();
+        for set in sets {
+            let atoms: HashMap<i64, i64> = self.atoms.iter().copied().zip(*set).collect();
+            let Some(shapes) = self.shapes(&atoms) else { return false };
+            self.tried.push((atoms, shapes));
+        }
+        true
+    }
+
+    fn output(&mut self, op: &str, o: usize, shape: &Shape) -> Option<Dims> {
+        let made: Vec<Shape> = self.tried.iter().map(|(_, shapes)| shapes.get(o).cloned()).collect::<Option<_>>()?;
+        let rank = made[0].ndim()?;
+        let fits = |s: &Shape| s.is_known() && s.ndim() == Some(rank);
+        if !made.iter().all(fits) || (shape.ndim_is_known() && shape.ndim() != Some(rank)) {
             return None;
         }
-        let mut dim = |k: usize| match known.iter().find(|(_, pair)| *pair == [a.dim(k), b.dim(k)]) {
-            _ if shape.dim(k) >= 0 => shape.dim(k),
-            Some((name, _)) => *name,
-            None if a.dim(k) == b.dim(k) && (RESHAPES.contains(&op) || passed_on(op, ins, k, a.dim(k))) => a.dim(k),
-            None => product(dimensions, &known, [a.dim(k), b.dim(k)]).unwrap_or(UNNAMED),
+        let dim = |k: usize| {
+            let samples: Vec<i64> = made.iter().map(|s| s.dim(k)).collect();
+            let is_constant = samples.iter().all(|n| *n == samples[0]);
+            match self.named(&samples) {
+                _ if shape.dim(k) >= 0 => shape.dim(k),
+                Some(name) => name,
+                None if is_constant && (RESHAPES.contains(&op) || passed_on(op, self.ins, k, samples[0])) => samples[0],
+                None if is_constant => UNNAMED,
+                None => self.calculated(o, k, &samples).unwrap_or(UNNAMED),
+            }
         };
-        Some((0..a.dims().len()).map(&mut dim).collect())
-    };
-    (0..shapes.len()).map(&mut output).collect()
+        Some((0..rank).map(dim).collect())
+    }
+
+    /// The unknown dimensions of the inputs, and what they are made of.
+    fn names(&self) -> Vec<i64> {
+        let mut names: Vec<i64> = self.ins.iter().flatten().copied().filter(|d| is_unknown(*d)).collect();
+        names.extend(&self.atoms);
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// The numbers that a dimension is in all samples.
+    fn samples_of(&self, name: i64) -> Option<Vec<i64>> {
+        self.tried.iter().map(|(atoms, _)| self.dimensions.sample(name, atoms)).collect()
+    }
+
+    /// The unknown dimension of the inputs with these samples.
+    fn named(&self, samples: &[i64]) -> Option<i64> {
+        self.names().into_iter().find(|name| self.samples_of(*name).is_some_and(|s| s == samples))
+    }
+
+    /// A dimension that is calculated from others: a product, a sum, or a quotient that is rounded down.
+    fn calculated(&mut self, o: usize, k: usize, samples: &[i64]) -> Option<i64> {
+        let found = self.product(samples).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
+        found.filter(|name| self.samples_of(*name).is_some_and(|s| s == samples))
+    }
+
+    /// The product of two unknown dimensions, or of one and a number; or the quotient by a number.
+    fn product(&mut self, samples: &[i64]) -> Option<i64> {
+        let names = self.names();
+        for name in &names {
+            let own = self.samples_of(*name)?;
+            if own.iter().zip(samples).all(|(n, x)| *n != 0 && x % n == 0) {
+                let rest: Vec<i64> = own.iter().zip(samples).map(|(n, x)| x / n).collect();
+                let other = if rest.iter().all(|r| *r == rest[0]) { Some(rest[0]) } else { self.named(&rest) };
+                if let Some(other) = other {
+                    return self.dimensions.times(*name, other);
+                }
+            }
+            if own.iter().zip(samples).all(|(n, x)| *x != 0 && n % x == 0 && n / x == own[0] / samples[0]) {
+                return self.dimensions.over(*name, own[0] / samples[0]);
+            }
+        }
+        None
+    }
+
+    /// One dimension of an output where some atoms are longer than in the first sample.
+    fn varied(&self, o: usize, k: usize, longer: &[(i64, i64)]) -> Option<i64> {
+        let mut atoms = self.tried.first()?.0.clone();
+        longer.iter().for_each(|(atom, by)| *atoms.entry(*atom).or_default() += by);
+        self.shapes(&atoms)?.get(o).filter(|s| s.ndim().is_some_and(|n| k < n)).map(|s| s.dim(k))
+    }
+
+    /// A sum of atoms, each times a number, and a number.
+    fn sum(&mut self, o: usize, k: usize) -> Option<i64> {
+        let first = self.varied(o, k, &[])?;
+        let mut sum = first;
+        let (atoms, start) = (self.atoms.clone(), self.tried.first()?.0.clone());
+        let mut dim = 0;
+        for atom in atoms {
+            let (one, two) = (self.varied(o, k, &[(atom, 1)])? - first, self.varied(o, k, &[(atom, 2)])? - first);
+            if two != 2 * one {
+                return None;
+            }
+            sum = sum.checked_sub(start.get(&atom)?.checked_mul(one)?)?;
+            let term = self.dimensions.times(atom, one)?;
+            dim = self.dimensions.plus(dim, term)?;
+        }
+        self.dimensions.plus(dim, sum)
+    }
+
+    /// A quotient `(atom + shift) / stride`, rounded down, as windows make it.
+    fn quotient(&mut self, o: usize, k: usize) -> Option<i64> {
+        for atom in self.atoms.clone() {
+            let start = *self.tried.first()?.0.get(&atom)?;
+            let made: Option<Vec<i64>> = (0..2 * MAX_STRIDE).map(|by| self.varied(o, k, &[(atom, by)])).collect();
+            let made = made?;
+            let steps: Vec<i64> = (1..made.len()).filter(|i| made[*i] != made[i - 1]).map(|i| i as i64).collect();
+            let [first, second, ..] = steps.as_slice() else { continue };
+            let stride = second - first;
+            // At the first step the quotient has no rest.
+            let shift = made[*first as usize].checked_mul(stride)?.checked_sub(start + first)?;
+            let sum = self.dimensions.plus(atom, shift)?;
+            return self.dimensions.over(sum, stride);
+        }
+        None
+    }
 }
 
 /// Whether a user-defined operator, whose rule says nothing as long as something is not known, passes on a known dimension of an input.
@@ -287,62 +390,38 @@ fn passed_on(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
     op == "Custom" && ins.iter().any(|dims| dims.get(k) == Some(&dim))
 }
 
-/// The name of a dimension that is the product of two unknown ones, or of one and a number, by what samples of it are.
-fn product(dimensions: &mut Dimensions, known: &[(i64, [i64; 2])], samples: [i64; 2]) -> Option<i64> {
-    for (name, pair) in known {
-        if pair.iter().zip(samples).any(|(s, x)| *s == 0 || x % s != 0) {
-            continue;
-        }
-        let rest = [samples[0] / pair[0], samples[1] / pair[1]];
-        if rest[0] == rest[1] {
-            return dimensions.product(*name, rest[0]);
-        }
-        if let Some((other, _)) = known.iter().find(|(_, pair)| *pair == rest) {
-            return dimensions.product(*name, *other);
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn dimensions_are_recognised() {
-        let (batch, length) = (unknown(1), unknown(2));
-        let ins = [Dims::from_slice(&[batch, length, 8])];
-        let transposed = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(1), s[0].dim(0), 8])]);
-        let mut dimensions = Dimensions { last: 2, ..Dimensions::default() };
-        let out = probe(&mut dimensions, "transpose", &ins, &[Shape::new(&[-1, -1, 8])], transposed);
-        assert_eq!(out, [Some(Dims::from_slice(&[length, batch, 8]))]);
-        let doubled = |s: Vec<Shape>| Some(vec![Shape::new(&[2 * s[0].dim(0)])]);
-        let out = probe(&mut dimensions, "repeat", &ins, &[Shape::unknown()], doubled);
-        assert_eq!(out, [Some(Dims::from_slice(&[dimensions.product(2, batch).unwrap()]))]);
-        let joined = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(0) * s[0].dim(1), 8])]);
-        let product = dimensions.product(length, batch).unwrap();
-        let out = probe(&mut dimensions, "_npx_reshape", &ins, &[Shape::new(&[-1, 8])], joined);
-        assert_eq!(out, [Some(Dims::from_slice(&[product, 8]))]);
-        let more = |s: Vec<Shape>| Some(vec![Shape::new(&[s[0].dim(0) + 1])]);
-        let out = probe(&mut dimensions, "pad", &ins, &[Shape::unknown()], more);
-        assert_eq!(out, [Some(Dims::from_slice(&[UNNAMED]))]);
+    fn probed(d: &mut Dimensions, ins: &[i64], shape: &[i64], f: fn(&[i64]) -> Vec<i64>) -> Option<Dims> {
+        let infer = |s: Vec<Shape>| Some(vec![Shape::new(&f(s[0].dims()))]);
+        probe(d, "_npx_reshape", &[Dims::from_slice(ins)], &[Shape::new(shape)], infer).remove(0)
     }
 
     #[test]
-    fn names_are_calculated_with() {
-        use super::Arithmetic::{Minus, Over, Plus, Times};
-        let mut d = Dimensions { last: 2, ..Dimensions::default() };
-        let (a, b) = (unknown(1), unknown(2));
-        let ab = d.combined(Times, a, b).unwrap();
-        assert_eq!(d.combined(Times, b, a), Some(ab));
-        assert_eq!((d.combined(Over, ab, a), d.combined(Over, ab, b)), (Some(b), Some(a)));
-        assert_eq!(
-            (d.combined(Plus, a, 0), d.combined(Times, 1, a), d.combined(Minus, a, a)),
-            (Some(a), Some(a), Some(0))
-        );
-        assert_eq!((d.combined(Times, 6, 7), d.combined(Over, 7, 0), d.combined(Over, a, 0)), (Some(42), None, None));
-        assert_ne!(d.combined(Plus, a, 1), d.combined(Plus, a, 2));
-        assert_eq!(d.missing(&[ab, 4, 10], &[a, 5, b]), Some(8));
-        assert_eq!((d.missing(&[ab], &[a]), d.missing(&[a, 3], &[a, 2])), (None, None));
+    fn dimensions_are_recognised() {
+        let mut d = Dimensions::default();
+        let (batch, length) = (d.fresh(), d.fresh());
+        let ins = [batch, length, 8];
+        let made = |dims: &[i64]| Some(Dims::from_slice(dims));
+        assert_eq!(probed(&mut d, &ins, &[-1, -1, 8], |s| vec![s[1], s[0], 8]), made(&[length, batch, 8]));
+        let (double, product) = (d.times(2, batch).unwrap(), d.times(length, batch).unwrap());
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![2 * s[0]]), made(&[double]));
+        assert_eq!(probed(&mut d, &ins, &[-1, 8], |s| vec![s[0] * s[1], 8]), made(&[product, 8]));
+        let sum = d.plus(batch, length).and_then(|x| d.plus(x, 1)).unwrap();
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[0] + s[1] + 1]), made(&[sum]));
+        let strided = d.plus(length, -1).and_then(|x| d.over(x, 2)).and_then(|x| d.plus(x, 1)).unwrap();
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![(s[1] - 1) / 2 + 1]), made(&[strided]));
+        let third = d.over(length, 3).unwrap();
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] / 3]), made(&[third]));
+        assert_eq!(probed(&mut d, &ins, &[-1], |s| vec![s[1] * s[1] / 7]), made(&[UNNAMED]));
+    }
+
+    #[test]
+    fn arrays_are_broadcast() {
+        let (a, b) = (NDArray::from_slice(&[1i64, 2], &[2, 1]), NDArray::from_slice(&[10i64, 20, 30], &[3]));
+        let sum = each(&[a.unwrap(), b.unwrap()], |x| Some(x[0] + x[1])).unwrap().unwrap();
+        assert_eq!((sum.to_vec::<i64>().unwrap(), sum.shape().dims()), (vec![11, 21, 31, 12, 22, 32], &[2, 3][..]));
     }
 }

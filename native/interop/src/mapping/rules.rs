@@ -7,6 +7,7 @@ mod aligned;
 mod batched;
 mod control;
 mod elements;
+mod extents;
 mod lists;
 mod loops;
 mod open;
@@ -24,7 +25,7 @@ use std::sync::OnceLock;
 use ferromx_core::shape::Shape;
 
 use crate::error::{Error, Result};
-use crate::import::Scope;
+use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 /// The implementation of a rule.
@@ -77,6 +78,7 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         control::RULES,
         recurrent::RULES,
         elements::RULES,
+        extents::RULES,
         open::RULES,
         placing::RULES,
         signal::RULES,
@@ -95,11 +97,26 @@ pub fn find(name: &str) -> Option<&'static Rule> {
 /// An argument as an integer.
 fn int(args: &[Value], i: usize) -> Result<i64> {
     let value = args.get(i).unwrap_or(&Value::None);
-    value.int().ok_or_else(|| Error::value(format!("argument {} is a {}, not an integer", i + 1, value.kind())))
+    let x =
+        value.int().ok_or_else(|| Error::value(format!("argument {} is a {}, not an integer", i + 1, value.kind())));
+    x.and_then(known_dim)
 }
 
-/// An argument as a list of integers.
+/// A number that is not the name of a dimension.
+fn known_dim(x: i64) -> Result<i64> {
+    match is_unknown(x) {
+        true => Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())),
+        false => Ok(x),
+    }
+}
+
+/// An argument as a list of integers, none of which is a dimension that is not known.
 fn ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
+    open_ints(args, i)?.into_iter().map(known_dim).collect()
+}
+
+/// An argument as a list of integers, of which some may be the names of dimensions.
+fn open_ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
     let value = args.get(i).unwrap_or(&Value::None);
     value
         .ints()

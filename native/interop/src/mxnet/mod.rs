@@ -22,6 +22,9 @@ pub fn dim_name_key(axis: usize) -> String {
     format!("__dim_{axis}__")
 }
 
+/// The attribute of a variable that keeps its index among the inputs of the model that it comes from.
+pub const INPUT_INDEX: &str = "__input_index__";
+
 /// A symbol in the neutral form, without the graphs inside of its operators. Its inputs are all its variables; parameters get their values
 /// from elsewhere.
 ///

@@ -11,7 +11,7 @@ use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
 /// Whether two arrays are the same elements in the same memory.
-fn same(a: &NDArray, b: &NDArray) -> bool {
+pub fn same(a: &NDArray, b: &NDArray) -> bool {
     Arc::ptr_eq(a.chunk(), b.chunk())
         && a.byte_range() == b.byte_range()
         && a.shape() == b.shape()

@@ -13,7 +13,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
 use ferromx_core::{ensure, params};
 
-use super::frame::{Bound, clear, deliver, finish, kept, pick, truth, zeros_like};
+use super::frame::{Bound, clear, deliver, finish, kept, pick, same, truth, zeros_like};
 use super::{attached, check_inputs, count, graph, infer_dtypes, infer_shapes, merge, merge_type, mutated, positions};
 
 params! {
@@ -183,6 +183,87 @@ struct Steps {
     sums: Vec<Option<NDArray>>,
     taken: usize,
     train: bool,
+    /// What one step after the other runs in where no gradients are asked for.
+    turning: Option<Turning>,
+    /// Whether the steps are not those of the last call, which asked for no gradients.
+    stale: bool,
+}
+
+/// A step and its condition, bound to variables of their own: what a step makes becomes the variables of the next one, so that a loop
+/// takes the same memory however long it is.
+struct Turning {
+    ins: Vec<NDArray>,
+    variables: Vec<NDArray>,
+    cond: Bound,
+    step: Bound,
+}
+
+impl Turning {
+    fn new(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray]) -> Result<Turning> {
+        let (cond, func) = p.graphs()?;
+        let mut inner = ins.to_vec();
+        let mut variables = Vec::with_capacity(p.vars.len());
+        for i in p.var_inputs() {
+            inner[i] = zeros_like(&ins[i])?;
+            variables.push(inner[i].clone());
+        }
+        let bind = |graph, locs| Bound::new(graph, ctx.context, pick(&inner, locs), false, &[]);
+        let (cond, step) = (bind(cond, &p.cond_locs)?, bind(func, &p.func_locs)?);
+        Ok(Turning { ins: ins.to_vec(), variables, cond, step })
+    }
+
+    /// The outputs of a step become its variables. What shares memory with a variable is copied before any of them changes.
+    fn advance(&self, made: &[NDArray]) -> Result<()> {
+        let is_variable = |array: &NDArray| self.variables.iter().any(|v| Arc::ptr_eq(v.chunk(), array.chunk()));
+        let copy = |array: &NDArray| {
+            let copy = zeros_like(array)?;
+            copy.copy_from(array)?;
+            Ok(copy)
+        };
+        let apart: Vec<Option<NDArray>> =
+            made.iter().map(|array| is_variable(array).then(|| copy(array)).transpose()).collect::<Result<_>>()?;
+        for ((variable, array), copied) in self.variables.iter().zip(made).zip(&apart) {
+            variable.copy_from(copied.as_ref().unwrap_or(array))?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs the loop without keeping what its steps made; each is delivered to the rows of the outputs at once.
+fn turn(
+    ctx: &OpCtx<'_>,
+    p: &WhileParam,
+    (ins, outs): (&[NDArray], &[NDArray]),
+    reqs: &[Req],
+    steps: &mut Steps,
+) -> Result<()> {
+    let turning = match steps.turning.take().filter(|t| t.ins.iter().zip(ins).all(|(a, b)| same(a, b))) {
+        Some(turning) => turning,
+        None => Turning::new(ctx, p, ins)?,
+    };
+    let turning = steps.turning.insert(turning);
+    steps.stale = true;
+    for (variable, i) in turning.variables.iter().zip(p.var_inputs()) {
+        variable.copy_from(&ins[i])?;
+    }
+    let mut taken = 0;
+    while taken < p.most {
+        turning.cond.forward(false)?;
+        if !truth(&turning.cond.outputs()[0])? {
+            break;
+        }
+        turning.step.forward(false)?;
+        let (rows, variables) = turning.step.outputs().split_at(p.rows);
+        for (k, row) in rows.iter().enumerate() {
+            finish(Some(row), &outs[k].at(taken)?, reqs[k])?;
+        }
+        turning.advance(variables)?;
+        taken += 1;
+    }
+    for k in 0..p.rows {
+        (taken..p.most).try_for_each(|t| finish(None, &outs[k].at(t)?, reqs[k]))?;
+    }
+    turning.variables.iter().enumerate().try_for_each(|(v, x)| deliver(x, &outs[p.rows + v], reqs[p.rows + v]))
 }
 
 /// Runs the loop, binding steps that are not there or not bound to the arrays at hand. Returns the loop variables at its end.
@@ -200,7 +281,7 @@ fn run(ctx: &OpCtx<'_>, p: &WhileParam, ins: &[NDArray], train: bool, steps: &mu
         }
     }
     let mut current = ins.to_vec();
-    steps.taken = 0;
+    (steps.taken, steps.stale) = (0, false);
     while steps.taken < p.most {
         let t = steps.taken;
         renew(&mut steps.conds, t, pick(&current, &p.cond_locs), false, |ins| {
@@ -243,7 +324,10 @@ fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> 
     let p = ctx.params::<WhileParam>();
     let kept = kept::<Steps>(ctx.cache);
     let mut steps = kept.lock();
-    let last = run(ctx, p, ins, ctx.is_train, &mut steps)?;
+    if !ctx.is_train {
+        return turn(ctx, p, (ins, outs), reqs, &mut steps);
+    }
+    let last = run(ctx, p, ins, true, &mut steps)?;
     for k in 0..p.rows {
         for t in 0..p.most {
             let row = steps.bound.get(t).filter(|_| t < steps.taken).map(|step| &step.outputs()[k]);
@@ -260,7 +344,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let ins = &ins[..p.inputs];
     let kept = kept::<Steps>(ctx.cache);
     let mut steps = kept.lock();
-    if !steps.train {
+    if !steps.train || steps.stale {
         // The forward call did not know that a gradient would be asked for.
         run(ctx, p, ins, true, &mut steps)?;
     }

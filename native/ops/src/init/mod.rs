@@ -182,7 +182,7 @@ pub fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 }
 
 /// Fills an array with equally spaced numbers, each `repeat` times; `last` replaces the last one.
-fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usize, last: Option<f64>) -> Result<()> {
+pub(crate) fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usize, last: Option<f64>) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         // Start and step are converted first, so that a range of integers has equal steps; not where the end is given instead.
         let (start, step) = match last {

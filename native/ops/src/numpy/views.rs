@@ -59,9 +59,10 @@ fn reshape_to(io: &mut ShapeIo<'_>, mut target: Shape) -> Result<()> {
     let unknown = target.dims().iter().filter(|d| **d < 0).count();
     ensure!(unknown <= 1, "Can only specify one unknown dimension: {target} has {unknown}");
     let wanted = target.clone();
+    let elements = io.ins[0].checked_elements()?;
     complete_from_size(&mut target, &io.ins[0]);
     ensure!(
-        target.is_known() && target.num_elements() == io.ins[0].num_elements(),
+        target.is_known() && target.checked_elements().is_ok_and(|n| n == elements),
         "Cannot reshape array of shape {} with {} elements into shape {wanted}",
         io.ins[0],
         io.ins[0].num_elements()

@@ -1,14 +1,20 @@
 //! Operators of ONNX that MXNet does not have, with ONNX's own attributes. The ONNX interpreter maps them one to one.
 
 mod attention;
+mod extents;
 mod gelu;
 mod maximum;
 mod ngrams;
+mod open;
 mod recurrent;
+mod resize;
 mod running;
 mod sampling;
 mod scatter;
 mod selection;
+
+pub use extents::{Extents, Function, Leaf};
+pub use resize::{Coordinates, NearestMode, Neighbours, ResizeMode, ResizedAxis, Resizing};
 
 use ferromx_core::dispatch;
 use ferromx_core::error::{Error, Result};
@@ -22,12 +28,19 @@ pub static OPS: &[&OpDef] = &[
     &gelu::GELU_TANH,
     &maximum::MAX_POOL,
     &ngrams::TF_IDF,
+    &open::EXPAND,
+    &open::FULL,
+    &open::RANGE,
+    &open::RESHAPE,
+    &open::SLICE,
     &recurrent::GRU,
     &recurrent::LSTM,
     &recurrent::VANILLA,
     &running::CUM_PROD,
+    &resize::RESIZE,
     &sampling::GRID_SAMPLE,
     &sampling::INTERPOLATE,
+    &scatter::GATHER_ELEMENTS,
     &scatter::SCATTER_ELEMENTS,
     &scatter::SCATTER_ND,
     &selection::NON_MAX_SUPPRESSION,

@@ -1,4 +1,4 @@
-//! `ScatterElements` and `ScatterND`.
+//! `GatherElements`, `ScatterElements` and `ScatterND`.
 
 use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
@@ -56,6 +56,77 @@ const INPUTS: &[ArgDef] = &[
     arg("updates", "The updates."),
 ];
 
+params! {
+    /// Parameters of `_onnx_GatherElements`.
+    pub struct GatherElementsParam {
+        /// The axis that the indices belong to; a negative one counts from the end.
+        axis: i32 = 0;
+    }
+}
+
+/// Elements by an index on one axis, the other coordinates as they are.
+pub static GATHER_ELEMENTS: OpDef = OpDef::new("_onnx_GatherElements")
+    .doc(
+        "The elements at given indices: the one at coordinates c is that of data at c with the coordinate of `axis` replaced by the index \
+         that stands at c.\n\n\
+         Shapes: data (d0, ..., dk), indices of k + 1 dimensions that do not exceed those of data outside of the axis, output as indices. \
+         Source: GatherElements of ONNX.",
+    )
+    .inputs(&[
+        arg("data", "The elements to choose from."),
+        arg("indices", "Which elements to take; negative numbers count from the end. Integers."),
+    ])
+    .params::<GatherElementsParam>()
+    .shape(|p, io| {
+        io.assign_out(0, &io.ins[1].clone())?;
+        io.assign_in(1, &io.outs[0].clone())?;
+        fits_data(p.get::<GatherElementsParam>().axis, &io.ins[0], &io.ins[1])
+    })
+    .dtype(|_, io| {
+        if let Some(dtype) = io.ins[0].or(io.outs[0]) {
+            io.assign_in(0, dtype)?;
+            io.assign_out(0, dtype)?;
+        }
+        Ok(())
+    })
+    .forward(|ctx, ins, outs| {
+        let places = element_places(ctx.params::<GatherElementsParam>().axis, &ins[1], ins[0].shape())?;
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
+            let data = ins[0].slice::<T>()?;
+            gather(data, (1, data.len(), 1), &places, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, &DType::ALL)))
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            crate::rules::no_gradient(&mut outs[1])?;
+            if !outs[0].wanted() {
+                return Ok(());
+            }
+            let places = element_places(ctx.params::<GatherElementsParam>().axis, &ins[1], outs[0].shape())?;
+            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+                let dx = outs[0].slice_mut::<T>()?;
+                dx.fill(T::default());
+                scatter_by(ins[0].slice::<T>()?, &places, 1, dx, |x: <T as Arith>::Lane, y: <T as Arith>::Lane| x.plus(y));
+                Ok(())
+            }, other => Err(ctx.unsupported(other, &[DType::F16, DType::F32, DType::F64])))
+        })
+        .inputs(Deps::Some(&[1])),
+        None,
+    ));
+
+/// Checks that indices have as many axes as data, which are no longer but along the axis.
+fn fits_data(axis: i32, data: &Shape, indices: &Shape) -> Result<()> {
+    let (Some(rank), Some(other)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
+    let axis = Shape::axis(axis.into(), rank)?;
+    let fits = |k: usize| k == axis || data.dim(k) < 0 || indices.dim(k) <= data.dim(k);
+    ensure!(
+        rank == other && (0..rank).all(fits),
+        "indices of shape {indices} do not fit data of shape {data}: they have as many axes, which are no longer but along axis {axis}"
+    );
+    Ok(())
+}
+
 /// Places of elements: an index on one axis, the other coordinates as they are.
 pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
     .doc(
@@ -71,15 +142,7 @@ pub static SCATTER_ELEMENTS: OpDef = OpDef::new("_onnx_ScatterElements")
         io.assign_in(0, &io.outs[0].clone())?;
         io.assign_in(2, &io.ins[1].clone())?;
         io.assign_in(1, &io.ins[2].clone())?;
-        let (data, indices) = (&io.ins[0], &io.ins[1]);
-        let (Some(rank), Some(other)) = (data.ndim(), indices.ndim()) else { return Ok(()) };
-        let axis = Shape::axis(p.get::<ScatterElementsParam>().axis.into(), rank)?;
-        let fits = |k: usize| k == axis || data.dim(k) < 0 || indices.dim(k) <= data.dim(k);
-        ensure!(
-            rank == other && (0..rank).all(fits),
-            "indices of shape {indices} do not fit data of shape {data}: they have as many axes, which are no longer but along axis {axis}"
-        );
-        Ok(())
+        fits_data(p.get::<ScatterElementsParam>().axis, &io.ins[0], &io.ins[1])
     })
     .dtype(scatter_types)
     .forward(|ctx, ins, outs| {

@@ -7,7 +7,7 @@ pub(crate) mod moves;
 pub(crate) mod pad;
 mod repeat;
 mod reshape;
-mod slice;
+pub(crate) mod slice;
 
 pub(crate) use join::ConcatParam;
 pub(crate) use slice::SliceParam;

@@ -45,7 +45,7 @@ params! {
 
 /// A region of an array, one entry per axis.
 #[derive(Debug, Default)]
-struct Region {
+pub(crate) struct Region {
     begin: Sizes,
     step: SmallVec<[isize; 6]>,
     /// Number of elements along the axis.
@@ -80,7 +80,7 @@ impl Region {
     }
 
     /// Copies the region to the output.
-    fn read(&self, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    pub(crate) fn read(&self, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
         let dims = input.shape().to_usize();
         by_size!(input.dtype(), |T| {
             let out = (target::<T>(out)?, &self.count[..]);
@@ -100,7 +100,7 @@ impl Region {
     }
 
     /// The gradient of reading a region: the gradient within it, zeros around.
-    fn read_back(&self, ograd: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    pub(crate) fn read_back(&self, ograd: &In<'_>, out: &mut Out<'_>) -> Result<()> {
         out.bytes_mut()?.fill(0);
         self.write(ograd, out)
     }
@@ -127,7 +127,7 @@ fn span(n: usize, begin: Option<i64>, end: Option<i64>, step: i64) -> (usize, is
 }
 
 /// The shape of the slice of an array that may be known in part.
-fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Shape> {
+pub(crate) fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step: &OptTuple) -> Result<Shape> {
     let Some(rank) = shape.ndim() else { return Ok(Shape::unknown()) };
     check_slice(rank, begin, end, step)?;
     let dim = |(i, d): (usize, &i64)| {
@@ -140,7 +140,7 @@ fn slice_shape(shape: &Shape, begin: &OptTuple, end: &OptTuple, step: &OptTuple)
     Ok(Shape::from(shape.dims().iter().enumerate().map(dim).collect::<Dims>()))
 }
 
-fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
+pub(crate) fn slice_region(p: &SliceParam, shape: &Shape) -> Result<Region> {
     Region::of_slice(&shape.to_usize(), &p.begin, &p.end, &p.step)
 }
 

@@ -19,12 +19,6 @@ pub(super) static RULES: &[Rule] = &[
         s.operator("_np_reshape", vec![one], vec![("newshape", Value::List(Vec::new()))], false)
     }),
     Rule::new(
-        "element_positions",
-        "(tensor, indices, axis) -> tensor",
-        "Where in the flattened tensor the elements lie that GatherElements takes: at the place of the index, but along the axis at the index.",
-        element_positions,
-    ),
-    Rule::new(
         "each_unsqueezed",
         "(tensors, axis) -> tensors",
         "For export: every tensor with a new axis of length 1.",
@@ -61,6 +55,42 @@ pub(super) static RULES: &[Rule] = &[
         "(name, tensor, parameters) -> tensor",
         "The activation of this name, none if it is absent; the parameters are those that ONNX gives it as attributes.",
         function_of,
+    ),
+    Rule::new(
+        "real_of",
+        "(tensor, scale, zero_point?) -> tensor",
+        "The numbers that 8-bit integers stand for, with one scale and one zero point for all of them.",
+        |s, a| {
+            let float = |s: &mut Scope<'_, '_>, x: &Value| s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false);
+            let mut x = float(s, &a[0])?;
+            if let Some(zero) = a.get(2).filter(|z| **z != Value::None) {
+                let zero = float(s, zero)?;
+                x = s.operator("_npi_subtract", vec![x, zero], vec![], false)?;
+            }
+            s.operator("_npi_multiply", vec![x, a[1].clone()], vec![], false)
+        },
+    ),
+    Rule::new(
+        "rounded_to",
+        "(tensor, scale, zero_point?, dtype) -> tensor",
+        "The 8-bit integers that stand for numbers: divided by the scale, rounded, moved by the zero point and cut to the type.",
+        |s, a| {
+            let dtype = text(a, 3)?.to_string();
+            let low = match dtype.as_str() {
+                "uint8" => 0.0,
+                "int8" => -128.0,
+                other => return Err(Error::unsupported(format!("integers of type {other} have no process; int8 and uint8 have"))),
+            };
+            let mut x = s.operator("_npi_true_divide", vec![a[0].clone(), a[1].clone()], vec![], false)?;
+            x = s.operator("_npi_around", vec![x], vec![], false)?;
+            if a[2] != Value::None {
+                let zero = s.operator("Cast", vec![a[2].clone()], vec![("dtype", "float32".into())], false)?;
+                x = s.operator("_npi_add", vec![x, zero], vec![], false)?;
+            }
+            let ends = vec![("a_min", Value::Float(low)), ("a_max", Value::Float(low + 255.0))];
+            let cut = s.operator("clip", vec![x], ends, false)?;
+            s.operator("Cast", vec![cut], vec![("dtype", dtype.as_str().into())], true)
+        },
     ),
     Rule::new("single", "(tensor) -> bool", "Whether a tensor is a constant of one element.", |s, a| {
         Ok(Value::Bool(s.importer.builder.info(handle(a, 0)?).value.as_ref().is_some_and(|v| v.len() == 1)))
@@ -173,38 +203,6 @@ fn known_shape(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
         true => Ok(shape.dims().to_vec()),
         false => Err(Error::NeedsValue(format!("the shape {shape} is not fully known: give the shapes of the inputs"))),
     }
-}
-
-fn element_positions(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let (data, indices) = (known_shape(s, handle(args, 0)?)?, known_shape(s, handle(args, 1)?)?);
-    let axis = Shape::axis(int(args, 2)?, data.len())?;
-    let fits = data.len() == indices.len() && (0..data.len()).all(|k| k == axis || indices[k] <= data[k]);
-    if !fits {
-        return Err(Error::value(format!("indices of shape {indices:?} do not fit a tensor of shape {data:?}")));
-    }
-    let stride = |k: usize| data[k + 1..].iter().product::<i64>();
-    let count = made_elements(&Shape::new(&indices))?;
-    // The part of the position that does not depend on the index.
-    let mut place = vec![0i64; indices.len()];
-    let mut base: Vec<i64> = Vec::with_capacity(count);
-    for _ in 0..count {
-        base.push((0..place.len()).filter(|k| *k != axis).map(|k| place[k] * stride(k)).sum());
-        for k in (0..place.len()).rev() {
-            place[k] += 1;
-            if place[k] < indices[k] {
-                break;
-            }
-            place[k] = 0;
-        }
-    }
-    let name = format!("{}/places", s.name);
-    let base = Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&base, &indices)?));
-    let whole = s.operator("Cast", vec![args[1].clone()], vec![("dtype", "int64".into())], false)?;
-    let negative = s.operator("_npi_less", vec![whole.clone(), Value::Int(0)], vec![], false)?;
-    let wrapped = s.operator("_npi_add", vec![whole.clone(), Value::Int(data[axis])], vec![], false)?;
-    let index = s.operator("_npi_where", vec![negative, wrapped, whole], vec![], false)?;
-    let scaled = s.operator("_npi_multiply", vec![index, Value::Int(stride(axis))], vec![], false)?;
-    s.operator("_npi_add", vec![scaled, base], vec![], false)
 }
 
 fn attends(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! Rules on values that are no tensors: presence, choices, lists of numbers.
 
-use super::{Rule, int, ints, list, text};
+use super::{Rule, int, ints, list, open_ints, text};
 use crate::error::{Error, Result};
 use crate::import::Scope;
 use crate::ir::Value;
@@ -81,10 +81,15 @@ pub(super) static RULES: &[Rule] = &[
     .reversed(|made, _| {
         if let Value::List(items) = made { Some(Value::List(items.iter().rev().cloned().collect())) } else { None }
     }),
-    Rule::new("product", "(list) -> int", "The product of integers.", |_, a| {
-        let all = ints(a, 0)?.into_iter().try_fold(1i64, i64::checked_mul);
-        all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
-    }),
+    Rule::new(
+        "product",
+        "(list) -> int",
+        "The product of integers, of which some may be unknown dimensions.",
+        |s, a| {
+            let all = s.importer.builder.product(&open_ints(a, 0)?);
+            all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
+        },
+    ),
     Rule::new(
         "axis_from_start",
         "(axis, rank) -> int",

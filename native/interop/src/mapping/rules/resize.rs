@@ -1,13 +1,16 @@
 //! The rule for Resize: each axis that changes is gathered (nearest), or sums of neighbours with weights are made along it (linear, cubic).
+//! Where a length is not known, the operator `_onnx_Resize` does so when it is.
 
 use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
+use ferromx_core::params::{Attrs, ParamValue};
 use ferromx_core::shape::Shape;
+use ferromx_ops::onnx::{Coordinates, NearestMode, ResizeMode, ResizedAxis, Resizing};
 use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, list, text};
 use crate::error::{Error, Result};
-use crate::import::Scope;
+use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[Rule::new(
@@ -20,60 +23,73 @@ pub(super) static RULES: &[Rule] = &[Rule::new(
 
 /// What all axes share.
 struct How<'a> {
-    mode: &'a str,
-    coordinates: &'a str,
-    nearest: &'a str,
-    cubic: f64,
-    exclude_outside: bool,
+    resizing: Resizing,
     extrapolation: f64,
-    antialias: bool,
     policy: &'a str,
+}
+
+impl How<'_> {
+    fn is_cropping(&self) -> bool {
+        self.resizing.coordinates == Coordinates::CropAndResize
+    }
 }
 
 /// One axis that changes.
 struct Axis {
     axis: usize,
-    from: usize,
-    to: usize,
-    scale: f64,
-    roi: (f64, f64),
+    change: Change,
+}
+
+enum Change {
+    /// Both lengths are known.
+    Known(ResizedAxis),
+    /// The new length is a dimension that is not known, or the axis is.
+    Size(i64),
+    /// The axis is not known.
+    Scale(f64),
 }
 
 fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let h = handle(args, 0)?;
-    let shape = s.importer.builder.info(h).shape.clone();
-    let rank =
-        shape.ndim().ok_or_else(|| Error::NeedsValue("the rank is not known: give the shapes of the inputs".into()))?;
+    let dims = s.importer.builder.info(h).dims.clone();
+    let dims =
+        dims.ok_or_else(|| Error::NeedsValue("the rank is not known: give the shapes of the inputs".into()))?.to_vec();
     let options = list(args, 5)?;
     let how = How {
-        mode: text(options, 0)?,
-        coordinates: text(options, 1)?,
-        nearest: text(options, 2)?,
-        cubic: options[3].number().unwrap_or(-0.75),
-        exclude_outside: int(options, 4)? != 0,
+        resizing: Resizing {
+            mode: ResizeMode::parse(text(options, 0)?).map_err(Error::Unsupported)?,
+            coordinates: Coordinates::parse(text(options, 1)?).map_err(Error::Unsupported)?,
+            nearest: NearestMode::parse(text(options, 2)?).map_err(Error::Unsupported)?,
+            cubic: options[3].number().unwrap_or(-0.75),
+            exclude_outside: int(options, 4)? != 0,
+            antialias: int(options, 6)? != 0,
+        },
         extrapolation: options[5].number().unwrap_or_default(),
-        antialias: int(options, 6)? != 0,
         policy: text(options, 7)?,
     };
-    let axes = axes(args, &shape, rank, &how)?;
+    let axes = axes(args, &dims, &how)?;
     let mut value = args[0].clone();
     let mut inside = Value::None;
-    for axis in &axes {
-        let unchanged = axis.from == axis.to && axis.scale == 1.0 && how.coordinates != "tf_crop_and_resize";
-        if unchanged {
-            continue;
-        }
-        value = match how.mode {
-            "nearest" => gathered(s, value, axis, &how)?,
-            _ => weighted(s, value, axis, &how)?,
+    for Axis { axis, change } in &axes {
+        let known = match change {
+            Change::Known(known) if known.from == known.to && known.scale == 1.0 && !how.is_cropping() => continue,
+            Change::Known(known) => known,
+            open => {
+                value = resized_open(s, value, *axis, open, &how)?;
+                continue;
+            }
         };
-        if how.coordinates == "tf_crop_and_resize" {
-            let within = |x: usize| (0.0..=(axis.from - 1) as f64).contains(&position(x, axis, &how));
-            let mask: Vec<bool> = (0..axis.to).map(within).collect();
-            let mut dims = vec![1; rank];
-            dims[axis.axis] = axis.to as i64;
+        value = match how.resizing.mode {
+            ResizeMode::Nearest => gathered(s, value, *axis, known, &how)?,
+            _ => weighted(s, value, *axis, known, &how)?,
+        };
+        if how.is_cropping() {
+            let within = |x: usize| (0.0..=(known.from - 1) as f64).contains(&how.resizing.position(x, known));
+            let mask: Vec<bool> = (0..known.to).map(within).collect();
+            let mut mask_dims = vec![1; dims.len()];
+            mask_dims[*axis] = known.to as i64;
             let name = s.name.clone();
-            let mask = s.importer.builder.constant(&name, NDArray::from_slice(&mask, &dims)?);
+            let mask = s.importer.builder.constant(&name, NDArray::from_slice(&mask, &mask_dims)?);
             inside = match inside {
                 Value::None => Value::Handle(mask),
                 earlier => s.operator("_npi_bitwise_and", vec![earlier, Value::Handle(mask)], vec![], false)?,
@@ -93,37 +109,41 @@ fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
 }
 
 /// The axes that are named, with their new lengths and scales.
-fn axes(args: &[Value], shape: &Shape, rank: usize, how: &How<'_>) -> Result<Vec<Axis>> {
+fn axes(args: &[Value], dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
     let numbers = |i: usize| match &args[i] {
         Value::List(items) if !items.is_empty() => items.iter().map(Value::number).collect::<Option<Vec<f64>>>(),
         _ => None,
     };
     let named: Vec<usize> = match numbers(4) {
-        Some(axes) => axes.iter().map(|a| Shape::axis(*a as i64, rank)).collect::<Result<_, _>>()?,
-        None => (0..rank).collect(),
+        Some(axes) => axes.iter().map(|a| Shape::axis(*a as i64, dims.len())).collect::<Result<_, _>>()?,
+        None => (0..dims.len()).collect(),
     };
-    let (scales, sizes, roi) = (numbers(2), numbers(3), numbers(1));
-    let given = scales.as_ref().or(sizes.as_ref()).map_or(0, Vec::len);
+    let sizes = args[3].ints().filter(|sizes| !sizes.is_empty());
+    let (scales, roi) = (numbers(2), numbers(1));
+    let given = scales.as_ref().map(Vec::len).or(sizes.as_ref().map(Vec::len)).unwrap_or(0);
     if given != named.len() || scales.is_some() == sizes.is_some() {
         return Err(Error::value(format!("either scales or sizes must have {} numbers", named.len())));
     }
-    let length = |axis: usize| {
-        let n = usize::try_from(shape.dim(axis))
-            .map_err(|_| Error::NeedsValue(format!("dimension {axis} is not known: give the shapes of the inputs")))?;
-        if n == 0 { Err(Error::value("an empty axis cannot be resized")) } else { Ok(n) }
-    };
     let mut made = Vec::new();
     for (k, axis) in named.iter().copied().enumerate() {
-        let unchanged = scales.as_ref().is_some_and(|s| s[k] == 1.0) && how.coordinates != "tf_crop_and_resize";
-        if unchanged {
+        let scale = scales.as_ref().map(|s| s[k]);
+        let size = sizes.as_ref().map(|s| s[k]);
+        if (scale == Some(1.0) || size == Some(dims[axis])) && !how.is_cropping() && how.policy == "stretch" {
             continue;
         }
-        let from = length(axis)?;
-        let (scale, to) = match (&scales, &sizes) {
-            (Some(scales), _) => (scales[k], (scales[k] * from as f64).floor()),
-            (_, Some(sizes)) => (sizes[k] / from as f64, sizes[k]),
-            _ => (1.0, from as f64),
-        };
+        if is_unknown(dims[axis]) || size.is_some_and(is_unknown) {
+            if how.is_cropping() || how.policy != "stretch" {
+                let text = format!("dimension {axis} decides what is resized, and is not known: give the shapes of the inputs");
+                return Err(Error::NeedsValue(text));
+            }
+            let change = size.map(Change::Size).or(scale.map(Change::Scale)).unwrap_or(Change::Scale(1.0));
+            made.push(Axis { axis, change });
+            continue;
+        }
+        let from = usize::try_from(dims[axis]).ok().filter(|n| *n > 0);
+        let from = from.ok_or_else(|| Error::value("an empty axis cannot be resized"))?;
+        let to = size.map_or_else(|| (scale.unwrap_or(1.0) * from as f64).floor(), |n| n as f64);
+        let scale = scale.unwrap_or(to / from as f64);
         if !(scale > 0.0 && to < 1e9) {
             return Err(Error::value(format!("an axis of {from} cannot be scaled by {scale}")));
         }
@@ -131,107 +151,77 @@ fn axes(args: &[Value], shape: &Shape, rank: usize, how: &How<'_>) -> Result<Vec
             Some(roi) if roi.len() == 2 * named.len() => (roi[k], roi[k + named.len()]),
             _ => (0.0, 1.0),
         };
-        made.push(Axis { axis, from, to: to as usize, scale, roi });
+        made.push(Axis { axis, change: Change::Known(ResizedAxis { from, to: to as usize, scale, roi }) });
     }
     if sizes.is_some() && how.policy != "stretch" {
-        let larger = how.policy == "not_smaller";
-        let pick = |a: f64, b: f64| if larger { a.max(b) } else { a.min(b) };
-        let scale = made.iter().map(|a| a.scale).reduce(pick).unwrap_or(1.0);
-        for a in &mut made {
-            (a.scale, a.to) = (scale, (scale * a.from as f64 + 0.5).floor() as usize);
-        }
+        keep_ratio(&mut made, how.policy == "not_smaller");
     }
     Ok(made)
 }
 
-/// Where an output element lies among those of the input.
-fn position(x: usize, axis: &Axis, how: &How<'_>) -> f64 {
-    let (x, n, out) = (x as f64, axis.from as f64, axis.to as f64);
-    match how.coordinates {
-        "align_corners" if axis.to == 1 => 0.0,
-        // The specification counts the scaled length before it is rounded.
-        "align_corners" => x * (n - 1.0) / (axis.scale * n - 1.0),
-        "asymmetric" => x / axis.scale,
-        "pytorch_half_pixel" if axis.to == 1 => 0.0,
-        "tf_crop_and_resize" if axis.to > 1 => {
-            axis.roi.0 * (n - 1.0) + x * (axis.roi.1 - axis.roi.0) * (n - 1.0) / (out - 1.0)
+/// Scales all axes alike, so that none is larger, or none is smaller, than its new length.
+fn keep_ratio(axes: &mut [Axis], is_larger: bool) {
+    let mut known: Vec<&mut ResizedAxis> = Vec::new();
+    for axis in axes {
+        if let Change::Known(axis) = &mut axis.change {
+            known.push(axis);
         }
-        "tf_crop_and_resize" => 0.5 * (axis.roi.0 + axis.roi.1) * (n - 1.0),
-        "half_pixel_symmetric" => {
-            let adjustment = out / (axis.scale * n);
-            n / 2.0 * (1.0 - adjustment) + (x + 0.5) / axis.scale - 0.5
-        }
-        _ => (x + 0.5) / axis.scale - 0.5,
+    }
+    let pick = |a: f64, b: f64| if is_larger { a.max(b) } else { a.min(b) };
+    let scale = known.iter().map(|a| a.scale).reduce(pick).unwrap_or(1.0);
+    for a in known {
+        (a.scale, a.to) = (scale, (scale * a.from as f64 + 0.5).floor() as usize);
     }
 }
 
-fn gathered(s: &mut Scope<'_, '_>, value: Value, axis: &Axis, how: &How<'_>) -> Result<Value> {
-    let index = |x: usize| {
-        let at = position(x, axis, how);
-        let at = match how.nearest {
-            "floor" => at.floor(),
-            "ceil" => at.ceil(),
-            "round_prefer_ceil" => (at + 0.5).floor(),
-            _ => (at - 0.5).ceil(),
-        };
-        (at as i64).clamp(0, axis.from as i64 - 1)
-    };
-    let indices: Vec<i64> = (0..axis.to).map(index).collect();
+fn resized_open(s: &mut Scope<'_, '_>, value: Value, axis: usize, change: &Change, how: &How<'_>) -> Result<Value> {
+    let h = handle(std::slice::from_ref(&value), 0)?;
+    let r = &how.resizing;
+    let mut attrs: Attrs = [
+        ("axis", axis.to_string()),
+        ("mode", r.mode.print()),
+        ("coordinates", r.coordinates.print()),
+        ("nearest_mode", r.nearest.print()),
+        ("cubic_coeff_a", r.cubic.to_string()),
+        ("exclude_outside", r.exclude_outside.print()),
+        ("antialias", r.antialias.print()),
+    ]
+    .map(|(key, text)| (key.to_string(), text))
+    .into_iter()
+    .collect();
+    let mut inputs = vec![value];
+    match change {
+        Change::Size(size) => {
+            let (given, written) = s.importer.builder.expressions(&[h], &[*size])?;
+            inputs = given;
+            attrs.insert("size".into(), format!("({})", written.join(", ")));
+        }
+        Change::Scale(scale) => drop(attrs.insert("scale".into(), scale.to_string())),
+        Change::Known(axis) => drop(attrs.insert("size".into(), format!("({})", axis.to))),
+    }
+    let name = format!("{}/axis{axis}", s.name);
+    Ok(Value::Handle(s.importer.builder.apply_with("_onnx_Resize", &name, &inputs, attrs, &[])?[0]))
+}
+
+fn gathered(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedAxis, how: &How<'_>) -> Result<Value> {
+    let indices: Vec<i64> = how.resizing.neighbours(resized).indices.into_iter().map(|i| i as i64).collect();
     let name = format!("{}/indices", s.name);
-    let indices = s.importer.builder.constant(&name, NDArray::from_slice(&indices, &[axis.to as i64])?);
-    s.operator("take", vec![value, Value::Handle(indices)], vec![("axis", Value::Int(axis.axis as i64))], true)
+    let indices = s.importer.builder.constant(&name, NDArray::from_slice(&indices, &[resized.to as i64])?);
+    s.operator("take", vec![value, Value::Handle(indices)], vec![("axis", Value::Int(axis as i64))], true)
 }
 
-/// The weights of neighbours, as their offsets from the element before the place, for a place `ratio` behind that element.
-fn weights(ratio: f64, axis: &Axis, how: &How<'_>) -> Vec<(i64, f64)> {
-    let scale = if how.antialias { axis.scale.min(1.0) } else { 1.0 };
-    let a = how.cubic;
-    let (reach, f): (f64, &dyn Fn(f64) -> f64) = match how.mode {
-        "cubic" => (2.0, &|x| match x.abs() {
-            x if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
-            x if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
-            _ => 0.0,
-        }),
-        _ => (1.0, &|x: f64| (1.0 - x.abs()).max(0.0)),
-    };
-    let start = (-reach / scale).floor() as i64 + 1;
-    let all: Vec<(i64, f64)> = (start..=1 - start).map(|i| (i, f((i as f64 - ratio) * scale))).collect();
-    let sum: f64 = all.iter().map(|(_, w)| w).sum();
-    all.into_iter().map(|(i, w)| (i, if how.antialias { w / sum } else { w })).collect()
-}
-
-fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: &Axis, how: &How<'_>) -> Result<Value> {
+fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedAxis, how: &How<'_>) -> Result<Value> {
     let Value::Handle(h) = value else { return Err(Error::value("a tensor is resized")) };
     let dtype = s.importer.builder.info(h).dtype.filter(|d| d.is_float());
     let dtype = dtype.ok_or_else(|| Error::unsupported("only floating-point numbers can be interpolated"))?;
-    // The places and weights of each output element.
-    let mut rows: Vec<Vec<(i64, f64)>> = Vec::with_capacity(axis.to);
-    for o in 0..axis.to {
-        let at = position(o, axis, how);
-        let base = at.floor();
-        let mut taps = weights(at - base, axis, how);
-        let outside = |i: i64| i < 0 || i >= axis.from as i64;
-        if how.exclude_outside {
-            taps.retain(|(i, _)| !outside(base as i64 + i));
-            let sum: f64 = taps.iter().map(|(_, w)| w).sum();
-            taps.iter_mut().for_each(|(_, w)| *w /= sum);
-        }
-        let place = |(i, w): (i64, f64)| ((base as i64 + i).clamp(0, axis.from as i64 - 1), w);
-        rows.push(taps.into_iter().map(place).filter(|(_, w)| *w != 0.0).collect());
-    }
-    let width = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
-    let (mut places, mut factors) = (vec![0i64; axis.to * width], vec![0f64; axis.to * width]);
-    for (o, row) in rows.into_iter().enumerate() {
-        for (k, (place, weight)) in row.into_iter().enumerate() {
-            (places[o * width + k], factors[o * width + k]) = (place, weight);
-        }
-    }
-    let dims = [axis.to as i64, width as i64];
+    let made = how.resizing.neighbours(resized);
+    let dims = [resized.to as i64, made.taps as i64];
+    let indices: Vec<i64> = made.indices.into_iter().map(|i| i as i64).collect();
     let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
-    write_converted(&array, factors.into_iter())?;
+    write_converted(&array, made.weights.into_iter())?;
     let (places_name, weights_name) = (format!("{}/places", s.name), format!("{}/weights", s.name));
-    let places = Value::Handle(s.importer.builder.constant(&places_name, NDArray::from_slice(&places, &dims)?));
+    let places = Value::Handle(s.importer.builder.constant(&places_name, NDArray::from_slice(&indices, &dims)?));
     let weights = Value::Handle(s.importer.builder.constant(&weights_name, array));
-    let params = vec![("axis", Value::Int(axis.axis as i64))];
+    let params = vec![("axis", Value::Int(axis as i64))];
     s.operator("_onnx_Interpolate", vec![value, places, weights], params, true)
 }

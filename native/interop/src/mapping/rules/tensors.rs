@@ -1,12 +1,14 @@
 //! Rules on tensors of the graph: what is known of them, and operators made several at a time.
 
+use std::cmp::Ordering;
+
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_runtime::arrays::write_converted;
 
-use super::{Rule, handle, int, ints, list, text};
+use super::{Rule, handle, int, ints, list, open_ints, text};
 use crate::error::{Error, Result};
 use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
@@ -38,22 +40,12 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("rank", "(tensor) -> int", "The number of dimensions.", |s, a| {
         Ok(Value::Int(rank(s, handle(a, 0)?)? as i64))
     }),
-    Rule::new("shape", "(tensor) -> list", "The dimensions, all of which must be known.", |s, a| {
-        let shape = s.importer.builder.info(handle(a, 0)?).shape.clone();
-        match shape.is_known() {
-            true => Ok(shape.dims().to_vec().into()),
-            false => {
-                Err(Error::NeedsValue(format!("the shape {shape} is not fully known: give the shapes of the inputs")))
-            }
-        }
+    Rule::new("shape", "(tensor) -> list", "The dimensions, of which some may not be known.", |s, a| {
+        Ok(dims(s, handle(a, 0)?)?.into())
     }),
-    Rule::new("size", "(tensor, axis) -> int", "One dimension, which must be known.", |s, a| {
-        let (h, axis) = (handle(a, 0)?, int(a, 1)?);
-        let axis = Shape::axis(axis, rank(s, h)?)?;
-        match s.importer.builder.info(h).shape.dim(axis) {
-            -1 => Err(Error::NeedsValue(format!("dimension {axis} is not known: give the shapes of the inputs"))),
-            n => Ok(Value::Int(n)),
-        }
+    Rule::new("size", "(tensor, axis) -> int", "One dimension, which may not be known.", |s, a| {
+        let dims = dims(s, handle(a, 0)?)?;
+        Ok(Value::Int(dims[Shape::axis(int(a, 1)?, dims.len())?]))
     }),
     Rule::new("dtype", "(tensor) -> text", "The name of the element type.", |s, a| {
         Ok(dtype(s, handle(a, 0)?)?.name().into())
@@ -71,11 +63,10 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "number",
         "(tensor) -> number",
-        "The element of a tensor with one element, which must be known.",
+        "The element of a tensor with one element, which must be known, or follow from dimensions.",
         |s, a| {
             let Value::Handle(h) = a[0] else { return Ok(a[0].clone()) };
-            let array = constant(s, h)?;
-            match elements(&array)?.as_slice() {
+            match known_elements(s, h)?.as_slice() {
                 [one] => Ok(one.clone()),
                 many => {
                     Err(Error::value(format!("a tensor of {} elements stands where one number belongs", many.len())))
@@ -86,9 +77,9 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "numbers",
         "(tensor) -> list",
-        "The elements of a tensor, which must be known; lists are left as they are.",
+        "The elements of a tensor, which must be known, or follow from dimensions; lists are left as they are.",
         |s, a| match &a[0] {
-            Value::Handle(h) => Ok(Value::List(elements(&constant(s, *h)?)?)),
+            Value::Handle(h) => Ok(Value::List(known_elements(s, *h)?)),
             other => Ok(other.clone()),
         },
     ),
@@ -121,12 +112,6 @@ pub(super) static RULES: &[Rule] = &[
             other => Err(Error::value(format!("argument 1 is a {}, not a tensor", other.kind()))),
         }
     }),
-    Rule::new(
-        "filled_open",
-        "(shape, value, dtype) -> tensor",
-        "A tensor with the value everywhere, of a shape that is given as a tensor and may hold dimensions that are not known.",
-        filled_open,
-    ),
     Rule::new(
         "filled_like",
         "(dims, value, tensor) -> tensor",
@@ -189,7 +174,8 @@ pub(super) static RULES: &[Rule] = &[
         "(tensor) -> bool",
         "Whether some elements of a tensor of whole numbers are known, or are dimensions of inputs.",
         |s, a| {
-            let info = s.importer.builder.info(handle(a, 0)?);
+            let Value::Handle(h) = a[0] else { return Ok(Value::Bool(true)) };
+            let info = s.importer.builder.info(h);
             let known = info.value.is_some() || info.partly.is_some();
             s.wanted_value |= !known;
             Ok(Value::Bool(known))
@@ -272,26 +258,56 @@ pub(super) static RULES: &[Rule] = &[
         "(tensor, shape) -> list",
         "The shape that a tensor has when it is expanded to another one.",
         |s, a| {
-            let h = handle(a, 0)?;
-            let target = ints(a, 1)?;
-            let shape = s.importer.builder.info(h).shape.clone();
-            if !shape.is_known() {
-                return Err(Error::NeedsValue(format!(
-                    "the shape {shape} is not fully known: give the shapes of the inputs"
-                )));
-            }
-            let n = target.len().max(shape.dims().len());
+            let (own, target) = (dims(s, handle(a, 0)?)?, open_ints(a, 1)?);
+            let n = target.len().max(own.len());
             let at = |dims: &[i64], k: usize| (k + dims.len()).checked_sub(n).map_or(1, |i| dims[i]);
-            let joined = (0..n).map(|k| match (at(shape.dims(), k), at(&target, k)) {
-                (1, t) => Ok(t),
-                (d, 1) => Ok(d),
+            let mut joined = |k: usize| match (at(&own, k), at(&target, k)) {
+                (1, d) | (d, 1) => Ok(d),
                 (d, t) if d == t => Ok(d),
+                // One of them is 1, or both are equal.
+                (d, t) if is_unknown(d) && is_unknown(t) => {
+                    let larger = s.importer.builder.larger(d, t);
+                    larger.ok_or_else(|| {
+                        Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())
+                    })
+                }
+                (d, t) if is_unknown(d) || is_unknown(t) => Ok(if is_unknown(d) { t } else { d }),
                 (d, t) => Err(Error::value(format!("a dimension of {d} cannot be expanded to {t}"))),
-            });
-            Ok(joined.collect::<Result<Vec<_>>>()?.into())
+            };
+            Ok((0..n).map(&mut joined).collect::<Result<Vec<_>>>()?.into())
         },
     ),
 ];
+
+/// The dimensions of a tensor, by name where they are not known.
+fn dims(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
+    rank(s, h)?;
+    let info = s.importer.builder.info(h);
+    let dims = info
+        .dims
+        .as_ref()
+        .map(|dims| dims.to_vec())
+        .or_else(|| info.shape.is_known().then(|| info.shape.dims().to_vec()));
+    dims.ok_or_else(|| {
+        Error::NeedsValue(format!("the shape {} is not fully known: give the shapes of the inputs", info.shape))
+    })
+}
+
+/// The elements of a constant, or what is known of a tensor of integers.
+fn known_elements(s: &Scope<'_, '_>, h: usize) -> Result<Vec<Value>> {
+    match &s.importer.builder.info(h).partly {
+        Some(array) => elements(array),
+        None => Ok(elements(&constant(s, h)?)?.into_iter().map(no_name).collect()),
+    }
+}
+
+/// A number of the model that would be taken for the name of a dimension is as far beyond every axis when it is a little larger.
+fn no_name(value: Value) -> Value {
+    match value {
+        Value::Int(i) if is_unknown(i) => Value::Int(i64::MIN / 2),
+        other => other,
+    }
+}
 
 fn rank(s: &Scope<'_, '_>, h: usize) -> Result<usize> {
     let shape = &s.importer.builder.info(h).shape;
@@ -323,28 +339,6 @@ fn elements(array: &NDArray) -> Result<Vec<Value>> {
         return Ok(array.to_vec::<bool>()?.into_iter().map(Value::Bool).collect());
     }
     Ok(array.to_vec_as::<i64>()?.into_iter().map(Value::Int).collect())
-}
-
-fn filled_open(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
-    let info = s.importer.builder.info(handle(args, 0)?);
-    let numbers = info.partly.as_ref().or(info.value.as_ref()).map(NDArray::to_vec_as::<i64>).transpose()?;
-    let numbers = numbers.ok_or_else(|| Error::NeedsValue("the shape is known only when the model runs".into()))?;
-    let mut dims = Vec::new();
-    for n in numbers {
-        dims.push(match (is_unknown(n), s.importer.builder.holder_of(n)) {
-            (false, _) => Value::Int(n),
-            (true, Some((h, axis))) => Value::List(vec![Value::Handle(h), Value::Int(axis as i64)]),
-            (true, None) => {
-                return Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into()));
-            }
-        });
-    }
-    let value = match &args[1] {
-        Value::Tensor(t) => elements(&t.to_array()?)?.first().cloned().unwrap_or_default(),
-        other => other.clone(),
-    };
-    let dtype: DType = text(args, 2)?.parse().map_err(Error::Value)?;
-    opened(s, dims, value, dtype)
 }
 
 fn filled_like(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
@@ -464,103 +458,108 @@ fn reduced_nothing(s: &mut Scope<'_, '_>, op: &str, h: usize, axes: &[i64], keep
 fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let h = handle(args, 0)?;
     let rank = rank(s, h)?;
-    let (starts, ends) = (ints(args, 1)?, ints(args, 2)?);
+    let (starts, ends) = (open_ints(args, 1)?, open_ints(args, 2)?);
     let axes = if args[3] == Value::None { (0..starts.len() as i64).collect() } else { ints(args, 3)? };
     let steps = if args[4] == Value::None { vec![1; starts.len()] } else { ints(args, 4)? };
     if ends.len() != starts.len() || axes.len() != starts.len() || steps.len() != starts.len() {
-        return Err(Error::value(format!(
-            "starts {starts:?}, ends {ends:?}, axes {axes:?} and steps {steps:?} differ in number"
-        )));
+        return Err(Error::value(format!("{starts:?}, {ends:?}, {axes:?} and {steps:?} differ in number")));
     }
-    let dims = s.importer.builder.info(h).shape.clone();
+    let dims = s.importer.builder.info(h).dims.clone();
     let (mut begin, mut end, mut step) = (vec![Value::None; rank], vec![Value::None; rank], vec![Value::Int(1); rank]);
     for (k, axis) in axes.iter().enumerate() {
         let axis = Shape::axis(*axis, rank)?;
-        let (mut from, mut to, by) = (starts[k], ends[k], steps[k]);
-        let n = dims.dim(axis);
-        if by == 0 {
-            return Err(Error::value("a step of 0 leads nowhere"));
-        }
-        if n < 0 {
-            // Without the length, only what is the same for every length is understood.
-            if by < 0 {
-                return Err(Error::NeedsValue(
-                    "slicing backwards needs the length of the axis: give the shapes of the inputs".into(),
-                ));
-            }
-            begin[axis] = if from == 0 { Value::None } else { Value::Int(from) };
-            end[axis] = if to >= i64::from(i32::MAX) { Value::None } else { Value::Int(to) };
-        } else {
-            let place = |x: i64| if x < 0 { x.saturating_add(n) } else { x };
-            (from, to) = (place(from), place(to));
-            if by > 0 {
-                (from, to) = (from.clamp(0, n), to.clamp(0, n));
-                begin[axis] = Value::Int(from.min(n));
-                end[axis] = Value::Int(to.max(from));
-            } else {
-                (from, to) = (from.clamp(-1, n - 1), to.clamp(-1, n - 1));
-                begin[axis] = Value::Int(from.max(0));
-                // Before the first element there is no number, only nothing.
-                end[axis] = if to < 0 { Value::None } else { Value::Int(to) };
-                if to >= from {
-                    (begin[axis], end[axis]) = (Value::Int(0), Value::Int(0));
-                    step[axis] = Value::Int(1);
-                    continue;
-                }
-            }
-        }
-        step[axis] = Value::Int(by);
+        let n = dims.as_ref().map_or(UNKNOWN, |dims| dims[axis]);
+        let (from, to, by) = span(s, n, starts[k], ends[k], steps[k])?;
+        (begin[axis], end[axis], step[axis]) = (from, to, Value::Int(by));
+    }
+    if begin.iter().chain(&end).all(|x| *x == Value::None) && step.iter().all(|x| *x == Value::Int(1)) {
+        return s.operator("_copy", vec![args[0].clone()], vec![], true);
     }
     let params = vec![("begin", Value::List(begin)), ("end", Value::List(end)), ("step", Value::List(step))];
     s.operator("slice", vec![args[0].clone()], params, true)
+}
+
+/// A length of which nothing is known.
+const UNKNOWN: i64 = i64::MIN;
+
+/// Begin, end and step of a slice along an axis of length `n`, as `slice` takes them.
+fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value, Value, i64)> {
+    if by == 0 {
+        return Err(Error::value("a step of 0 leads nowhere"));
+    }
+    if [n, from, to].into_iter().any(is_unknown) {
+        // Without the length: numbers beyond every axis are its ends; `slice` resolves the others.
+        let far = i64::from(i32::MAX);
+        let is_end = |x: i64| !is_unknown(x) && (x >= far || x <= -far);
+        let passes =
+            |x: i64| is_unknown(x) && n != UNKNOWN && s.importer.builder.compared(x, n).is_some_and(Ordering::is_ge);
+        let begin = match from {
+            0 if by > 0 => Value::None,
+            x if is_end(x) && (x < 0) == (by > 0) => Value::None,
+            -1 if by < 0 => Value::None,
+            x => Value::Int(x),
+        };
+        let end = match to {
+            x if is_end(x) && (x > 0) == (by > 0) => Value::None,
+            x if by > 0 && passes(x) => Value::None,
+            x => Value::Int(x),
+        };
+        return Ok((begin, end, by));
+    }
+    let place = |x: i64| if x < 0 { x.saturating_add(n) } else { x };
+    let (from, to) = (place(from), place(to));
+    if by > 0 {
+        let (from, to) = (from.clamp(0, n), to.clamp(0, n));
+        return Ok((Value::Int(from), Value::Int(to.max(from)), by));
+    }
+    let (from, to) = (from.clamp(-1, n - 1), to.clamp(-1, n - 1));
+    if to >= from {
+        return Ok((Value::Int(0), Value::Int(0), 1));
+    }
+    // Before the first element there is no number, only nothing.
+    Ok((Value::Int(from.max(0)), if to < 0 { Value::None } else { Value::Int(to) }, by))
 }
 
 fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let data = handle(args, 0)?;
     let allow_zero = int(args, 2)? != 0;
     let mut target: Vec<i64> = match &args[1] {
-        Value::Handle(h) => {
-            let info = s.importer.builder.info(*h);
-            let array = info.partly.as_ref().or(info.value.as_ref()).cloned();
-            array.map_or_else(|| constant(s, *h), Ok)?.to_vec_as::<i64>()?
-        }
-        _ => ints(args, 1)?,
+        Value::Handle(h) => known_elements(s, *h)?.iter().filter_map(Value::int).collect(),
+        _ => open_ints(args, 1)?,
     };
-    let info = s.importer.builder.info(data);
-    let dims = info.dims.clone().unwrap_or_default();
-    if let Some(k) = target.iter().position(|t| *t == -1) {
+    let dims = s.importer.builder.info(data).dims.clone();
+    let own = dims.clone().unwrap_or_default();
+    let copied = |k: usize, target: &[i64]| {
+        let missing =
+            || Error::value(format!("the shape {target:?} copies dimension {k}, which the tensor does not have"));
+        own.get(k).copied().ok_or_else(missing)
+    };
+    if dims.is_some() && !allow_zero {
+        for k in (0..target.len()).filter(|k| target[*k] == 0).collect::<Vec<_>>() {
+            target[k] = copied(k, &target)?;
+        }
+    }
+    if let (Some(k), Some(all)) = (target.iter().position(|t| *t == -1), &dims) {
         // What the model leaves to be inferred may be known all the same; then another dimension can be.
         let others: Vec<i64> = target.iter().copied().filter(|t| *t != -1).collect();
-        if let (false, Some(n)) = (others.contains(&0), s.importer.builder.missing_dim(&dims, &others)) {
+        if let (true, Some(n)) = (others.iter().any(|d| is_unknown(*d)), s.importer.builder.missing_dim(all, &others)) {
             target[k] = n;
         }
     }
+    // One dimension can be inferred and those of the tensor's own axes copied; whatever else is not known becomes an expression.
     let mut inferred = target.contains(&-1);
-    let mut out = Vec::with_capacity(target.len());
+    let mut simple = Vec::with_capacity(target.len());
     for (k, t) in target.iter().copied().enumerate() {
-        out.push(match t {
-            0 if !allow_zero => match dims.get(k) {
-                Some(d) if !is_unknown(*d) => *d,
-                Some(_) => -2,
-                None => {
-                    return Err(Error::value(format!(
-                        "the shape {target:?} copies dimension {k}, which the tensor does not have"
-                    )));
-                }
-            },
+        simple.push(match t {
+            0 if !allow_zero && dims.is_none() => -2,
             t if !is_unknown(t) => t,
-            t if dims.get(k) == Some(&t) && out.iter().all(|x| *x != -1 || k == 0) => -2,
+            t if own.get(k) == Some(&t) && simple.iter().all(|x| *x != -1 || k == 0) => -2,
             _ if !inferred => {
                 inferred = true;
                 -1
             }
-            _ => {
-                return Err(Error::NeedsValue(
-                    "two dimensions of the new shape are not known: give the shapes of the inputs".into(),
-                ));
-            }
+            _ => return Ok(target.into()),
         });
     }
-    // Before -2 only lengths and copies keep the count of axes.
-    Ok(out.into())
+    Ok(simple.into())
 }

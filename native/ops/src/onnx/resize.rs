@@ -1,0 +1,341 @@
+//! Resizing along an axis: which elements make the new ones, and `Resize` where the new length follows from dimensions of the inputs.
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::grad::{Backward, Grad};
+use ferromx_core::infer::ShapeIo;
+use ferromx_core::op::{Deps, OpCtx, OpDef};
+use ferromx_core::params::Params;
+use ferromx_core::shape::Shape;
+use ferromx_core::storage::In;
+use ferromx_core::dtype::{DType, bf16, f16};
+use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_kernels::float::{Accum, Real};
+use ferromx_kernels::index::gather;
+use ferromx_kernels::interpolate::{Taps, combine, combine_backward};
+
+use super::extents::Extents;
+use super::open::{first_dtype, has_data, others_have_no_gradient, shapes};
+use crate::shape::moves::{around, by_size, source, target};
+
+param_enum! {
+    /// How new elements are made.
+    pub enum ResizeMode {
+        /// The nearest element.
+        Nearest = "nearest",
+        /// Between two neighbours.
+        Linear = "linear",
+        /// Through four neighbours.
+        Cubic = "cubic",
+    }
+}
+
+param_enum! {
+    /// Where a new element lies among the old ones.
+    pub enum Coordinates {
+        /// Elements have a length, and the borders of the first and last one meet.
+        HalfPixel = "half_pixel",
+        /// The same around the centre of the axis.
+        HalfPixelSymmetric = "half_pixel_symmetric",
+        /// The same, but a single new element lies at the first one.
+        PytorchHalfPixel = "pytorch_half_pixel",
+        /// The centres of the first and last elements meet.
+        AlignCorners = "align_corners",
+        /// The first elements meet.
+        Asymmetric = "asymmetric",
+        /// A region is resized, which may lie beyond the axis.
+        CropAndResize = "tf_crop_and_resize",
+    }
+}
+
+param_enum! {
+    /// Which of two elements is the nearest one.
+    pub enum NearestMode {
+        /// Half way between two elements the first one.
+        PreferFloor = "round_prefer_floor",
+        /// Half way between two elements the second one.
+        PreferCeil = "round_prefer_ceil",
+        /// Always the first one.
+        Floor = "floor",
+        /// Always the second one.
+        Ceil = "ceil",
+    }
+}
+
+/// How an axis is resized, as ONNX's Resize describes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Resizing {
+    /// How new elements are made.
+    pub mode: ResizeMode,
+    /// Where they lie.
+    pub coordinates: Coordinates,
+    /// Which of two elements is the nearest one.
+    pub nearest: NearestMode,
+    /// The coefficient of cubic interpolation.
+    pub cubic: f64,
+    /// Whether elements beyond the axis have no weight.
+    pub exclude_outside: bool,
+    /// Whether the neighbourhood grows where an axis is made shorter.
+    pub antialias: bool,
+}
+
+/// An axis that is resized.
+#[derive(Clone, Copy, Debug)]
+pub struct ResizedAxis {
+    /// Its length.
+    pub from: usize,
+    /// The new length.
+    pub to: usize,
+    /// The new length by the old one, before it is rounded.
+    pub scale: f64,
+    /// The region that is resized, from 0 to 1.
+    pub roi: (f64, f64),
+}
+
+/// The elements that make the new ones: for each new one as many indices and weights.
+#[derive(Clone, Debug)]
+pub struct Neighbours {
+    /// Indices and weights of a new element.
+    pub taps: usize,
+    /// Their indices.
+    pub indices: Vec<usize>,
+    /// Their weights.
+    pub weights: Vec<f64>,
+}
+
+impl Resizing {
+    /// Where a new element lies among the old ones.
+    pub fn position(&self, x: usize, axis: &ResizedAxis) -> f64 {
+        let (x, n, out) = (x as f64, axis.from as f64, axis.to as f64);
+        match self.coordinates {
+            Coordinates::AlignCorners | Coordinates::PytorchHalfPixel if axis.to == 1 => 0.0,
+            // The specification counts the scaled length before it is rounded.
+            Coordinates::AlignCorners => x * (n - 1.0) / (axis.scale * n - 1.0),
+            Coordinates::Asymmetric => x / axis.scale,
+            Coordinates::CropAndResize if axis.to > 1 => {
+                axis.roi.0 * (n - 1.0) + x * (axis.roi.1 - axis.roi.0) * (n - 1.0) / (out - 1.0)
+            }
+            Coordinates::CropAndResize => 0.5 * (axis.roi.0 + axis.roi.1) * (n - 1.0),
+            Coordinates::HalfPixelSymmetric => {
+                let adjustment = out / (axis.scale * n);
+                n / 2.0 * (1.0 - adjustment) + (x + 0.5) / axis.scale - 0.5
+            }
+            Coordinates::HalfPixel | Coordinates::PytorchHalfPixel => (x + 0.5) / axis.scale - 0.5,
+        }
+    }
+
+    /// The index of the nearest element.
+    fn nearest(&self, x: usize, axis: &ResizedAxis) -> usize {
+        let at = self.position(x, axis);
+        let at = match self.nearest {
+            NearestMode::Floor => at.floor(),
+            NearestMode::Ceil => at.ceil(),
+            NearestMode::PreferCeil => (at + 0.5).floor(),
+            NearestMode::PreferFloor => (at - 0.5).ceil(),
+        };
+        clamped(at as i64, axis.from)
+    }
+
+    /// The weights of neighbours, as their offsets from the element before the position, for a position `ratio` behind that element.
+    fn weights(&self, ratio: f64, axis: &ResizedAxis) -> Vec<(i64, f64)> {
+        let scale = if self.antialias { axis.scale.min(1.0) } else { 1.0 };
+        let a = self.cubic;
+        let (reach, f): (f64, &dyn Fn(f64) -> f64) = match self.mode {
+            ResizeMode::Cubic => (2.0, &|x| match x.abs() {
+                x if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
+                x if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
+                _ => 0.0,
+            }),
+            _ => (1.0, &|x: f64| (1.0 - x.abs()).max(0.0)),
+        };
+        let start = (-reach / scale).floor() as i64 + 1;
+        let all: Vec<(i64, f64)> = (start..=1 - start).map(|i| (i, f((i as f64 - ratio) * scale))).collect();
+        let sum: f64 = all.iter().map(|(_, w)| w).sum();
+        all.into_iter().map(|(i, w)| (i, if self.antialias { w / sum } else { w })).collect()
+    }
+
+    /// The elements that make the new ones.
+    pub fn neighbours(&self, axis: &ResizedAxis) -> Neighbours {
+        if self.mode == ResizeMode::Nearest {
+            let indices: Vec<usize> = (0..axis.to).map(|x| self.nearest(x, axis)).collect();
+            return Neighbours { taps: 1, weights: vec![1.0; indices.len()], indices };
+        }
+        let mut rows: Vec<Vec<(usize, f64)>> = Vec::with_capacity(axis.to);
+        for o in 0..axis.to {
+            let at = self.position(o, axis);
+            let base = at.floor();
+            let mut taps = self.weights(at - base, axis);
+            let outside = |i: i64| i < 0 || i >= axis.from as i64;
+            if self.exclude_outside {
+                taps.retain(|(i, _)| !outside(base as i64 + i));
+                let sum: f64 = taps.iter().map(|(_, w)| w).sum();
+                taps.iter_mut().for_each(|(_, w)| *w /= sum);
+            }
+            let placed = taps.into_iter().map(|(i, w)| (clamped(base as i64 + i, axis.from), w));
+            rows.push(placed.filter(|(_, w)| *w != 0.0).collect());
+        }
+        let taps = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
+        let (mut indices, mut weights) = (vec![0; axis.to * taps], vec![0.0; axis.to * taps]);
+        for (o, row) in rows.into_iter().enumerate() {
+            for (k, (index, weight)) in row.into_iter().enumerate() {
+                (indices[o * taps + k], weights[o * taps + k]) = (index, weight);
+            }
+        }
+        Neighbours { taps, indices, weights }
+    }
+}
+
+fn clamped(index: i64, len: usize) -> usize {
+    index.clamp(0, len as i64 - 1) as usize
+}
+
+params! {
+    /// Parameters of `_onnx_Resize`.
+    pub struct OpenResizeParam {
+        /// The axis that is resized; a negative one counts from the end.
+        axis: i32 = required;
+        /// The new length: `(#1.2,)` is that of the third axis of the second input. Without it, the axis is scaled.
+        size: Extents = (Extents::none());
+        /// The new length by the old one, which is rounded down.
+        scale: f64 = 1.0;
+        /// How new elements are made.
+        mode: ResizeMode = (ResizeMode::Linear);
+        /// Where a new element lies among the old ones.
+        coordinates: Coordinates = (Coordinates::HalfPixel);
+        /// Which of two elements is the nearest one.
+        nearest_mode: NearestMode = (NearestMode::PreferFloor);
+        /// The coefficient of cubic interpolation.
+        cubic_coeff_a: f64 = (-0.75);
+        /// Whether elements beyond the axis have no weight.
+        exclude_outside: bool = false;
+        /// Whether the neighbourhood grows where an axis is made shorter.
+        antialias: bool = false;
+    }
+}
+
+impl OpenResizeParam {
+    fn resizing(&self) -> Resizing {
+        Resizing {
+            mode: self.mode,
+            coordinates: self.coordinates,
+            nearest: self.nearest_mode,
+            cubic: self.cubic_coeff_a,
+            exclude_outside: self.exclude_outside,
+            antialias: self.antialias,
+        }
+    }
+
+    /// The axis, and what becomes of it; nothing as long as a length is not known.
+    fn resized(&self, shapes: &[&Shape]) -> Result<Option<(usize, ResizedAxis)>> {
+        let Some(rank) = shapes[0].ndim() else { return Ok(None) };
+        let axis = Shape::axis(self.axis.into(), rank)?;
+        let Ok(from) = usize::try_from(shapes[0].dim(axis)) else { return Ok(None) };
+        let (to, scale) = match self.size.dims(shapes)?.as_slice() {
+            [] => ((self.scale * from as f64).floor(), self.scale),
+            [-1] => return Ok(None),
+            [to] => (*to as f64, *to as f64 / from as f64),
+            more => return Err(Error::Value(format!("an axis has one new length, but {} were given", more.len()))),
+        };
+        ensure!(
+            from > 0 && scale > 0.0 && (0.0..1e9).contains(&to),
+            "an axis of {from} elements cannot be resized to {to}: both lengths must be at least 1"
+        );
+        Ok(Some((axis, ResizedAxis { from, to: to as usize, scale, roi: (0.0, 1.0) })))
+    }
+}
+
+/// An axis of another length.
+pub static RESIZE: OpDef = OpDef::new("_onnx_Resize")
+    .doc(
+        "Resizes an axis of the first input by interpolation, to a length that is calculated from dimensions of the inputs, or by a factor. Of \
+         the inputs behind the first one only the shapes matter. Source: Resize of ONNX.",
+    )
+    .variadic("data", "The array, and those whose dimensions are used.", "num_args")
+    .params::<OpenResizeParam>()
+    .shape(resize_shape)
+    .dtype(first_dtype)
+    .forward(|ctx, ins, outs| {
+        let (axis, resized) = resized(ctx, ins)?;
+        let dims = ins[0].shape().to_usize();
+        let (outer, n, inner) = around(&dims, axis);
+        let how = ctx.params::<OpenResizeParam>().resizing();
+        let neighbours = how.neighbours(&resized);
+        if how.mode == ResizeMode::Nearest {
+            by_size!(ins[0].dtype(), |T| {
+                gather(source::<T>(&ins[0])?, (outer, n, inner), &neighbours.indices, target::<T>(&mut outs[0])?);
+            });
+            return Ok(());
+        }
+        dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+            let weights = weights::<T>(&neighbours);
+            let taps = Taps { taps: neighbours.taps, places: &neighbours.indices, weights: &weights };
+            combine(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
+            Ok(())
+        }, other => Err(ctx.unsupported(other, TYPES)))
+    })
+    .grad(Grad::Kernel(
+        Backward::new(|ctx, ins, outs| {
+            others_have_no_gradient(outs)?;
+            if !outs[0].wanted() {
+                return Ok(());
+            }
+            let (axis, resized) = resized(ctx, &ins[1..])?;
+            let dims = outs[0].shape().to_usize();
+            let (_, n, inner) = around(&dims, axis);
+            let neighbours = ctx.params::<OpenResizeParam>().resizing().neighbours(&resized);
+            dispatch!(ins[0].dtype(), T in [f32, f64, f16, bf16] => {
+                let weights = weights::<T>(&neighbours);
+                let taps = Taps { taps: neighbours.taps, places: &neighbours.indices, weights: &weights };
+                combine_backward(ins[0].slice::<T>()?, (n, inner), &taps, outs[0].slice_mut::<T>()?);
+                Ok(())
+            }, other => Err(ctx.unsupported(other, TYPES)))
+        })
+        .inputs(Deps::All),
+        None,
+    ));
+
+const TYPES: &[DType] = &[DType::F16, DType::F32, DType::F64, DType::BF16];
+
+fn weights<T: Real>(neighbours: &Neighbours) -> Vec<T::Acc> {
+    neighbours.weights.iter().map(|w| T::Acc::of(*w)).collect()
+}
+
+fn resize_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
+    has_data(io.ins.len())?;
+    let p = p.get::<OpenResizeParam>();
+    let Some(rank) = io.ins[0].ndim() else { return Ok(()) };
+    let axis = Shape::axis(p.axis.into(), rank)?;
+    let to = p.resized(&shapes(io.ins))?.map_or(-1, |(_, axis)| axis.to as i64);
+    let mut out = io.ins[0].clone();
+    if let Some(dims) = out.dims_mut() {
+        dims[axis] = to;
+    }
+    io.assign_out(0, &out)
+}
+
+fn resized(ctx: &OpCtx<'_>, ins: &[In<'_>]) -> Result<(usize, ResizedAxis)> {
+    let shapes: Vec<&Shape> = ins.iter().map(In::shape).collect();
+    let resized = ctx.params::<OpenResizeParam>().resized(&shapes)?;
+    resized.ok_or_else(|| Error::Internal("a length of an axis is not known".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Case, array, close, numbers};
+
+    #[test]
+    fn an_axis_gets_the_length_of_another() {
+        let (x, like) = (array(&[0.0f64, 1.0, 2.0, 3.0], &[1, 4]), numbers(&[2, 8]));
+        let run = |attrs: &[(&str, &str)]| {
+            let all = [&[("axis", "1"), ("size", "(#1.1,)")], attrs].concat();
+            Case::new(&RESIZE, &all).run1(&[x.clone(), like.clone()]).unwrap().to_vec::<f64>().unwrap()
+        };
+        close(&run(&[]), &[0.0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0], 1e-12);
+        let nearest = run(&[("mode", "nearest"), ("coordinates", "asymmetric"), ("nearest_mode", "floor")]);
+        assert_eq!(nearest, [0.0, 0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+        let scaled = Case::new(&RESIZE, &[("axis", "-1"), ("scale", "0.5")]).run1(std::slice::from_ref(&x)).unwrap();
+        assert_eq!(scaled.to_vec::<f64>().unwrap(), [0.5, 2.5]);
+        assert!(Case::new(&RESIZE, &[("axis", "1"), ("size", "(0,)")]).run1(std::slice::from_ref(&x)).is_err());
+        Case::new(&RESIZE, &[("axis", "1"), ("size", "(#1.1,)"), ("mode", "cubic")]).check_gradient(&[x, like]);
+    }
+}
