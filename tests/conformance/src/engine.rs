@@ -139,7 +139,7 @@ fn run_stored(case: &OpCase) -> Result<OpResult> {
     if !marked.is_empty() {
         let heads: Vec<Option<Arc<Tensor>>> =
             case.head_grads.iter().map(|h| Ok(Some(Arc::new(Tensor::new(to_engine(h)?))))).collect::<Result<_>>()?;
-        imperative::backward(&outputs, &heads, &[], false, case.train)?;
+        imperative::backward(&outputs, &heads, &[], imperative::Keep::Nothing, case.train)?;
         for (name, gradient) in case.wrt.iter().zip(&gradients) {
             grads.insert(name.clone(), values(&gradient.array)?);
         }

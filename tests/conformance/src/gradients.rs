@@ -180,7 +180,13 @@ impl<'a> Call<'a> {
         let (variables, outputs) = self.recorded(step)?;
         let heads = outputs.iter().enumerate().map(|(k, y)| weights(y, k)).collect::<Result<Vec<_>>>()?;
         imperative::set_recording(graph);
-        let gradients = imperative::backward(&outputs, &heads, &variables, graph, self.case.train);
+        let gradients = imperative::backward(
+            &outputs,
+            &heads,
+            &variables,
+            if graph { imperative::Keep::Gradients } else { imperative::Keep::Nothing },
+            self.case.train,
+        );
         imperative::set_recording(false);
         Ok((variables, gradients?))
     }
@@ -207,7 +213,7 @@ impl<'a> Call<'a> {
             return Err(Error::Value("no gradient is composed of operators that depend on the inputs".into()));
         }
         let heads = places.iter().zip(&gradients).map(|(k, g)| weights(g, 200 + k)).collect::<Result<Vec<_>>>()?;
-        imperative::backward(&gradients, &heads, &[], false, self.case.train)?;
+        imperative::backward(&gradients, &heads, &[], imperative::Keep::Nothing, self.case.train)?;
         let second =
             variables.iter().map(|x| x.grad().ok_or_else(|| Error::Internal("a variable has no gradient".into())));
         Ok((places, self.along(&second.collect::<Result<Vec<_>>>()?)?))

@@ -662,7 +662,8 @@ impl Builder {
         let mut own = Vec::with_capacity(ins.len());
         for (i, h) in ins.iter().copied().enumerate() {
             let is_state = call.def.mutates.contains(&i);
-            let is_shared = if is_state { self.read.contains(&h) || self.states.contains(&h) } else { self.states.contains(&h) };
+            let is_shared =
+                if is_state { self.read.contains(&h) || self.states.contains(&h) } else { self.states.contains(&h) };
             let known = self.tensors[h].value.clone().filter(|_| is_shared);
             let used = match (known, self.copies.get(&h).filter(|_| !is_state)) {
                 (None, _) => h,
@@ -678,7 +679,11 @@ impl Builder {
                     copy
                 }
             };
-            if is_state { self.states.insert(used) } else { self.read.insert(used) };
+            if is_state {
+                self.states.insert(used)
+            } else {
+                self.read.insert(used)
+            };
             own.push(used);
         }
         Ok(own)

@@ -1,5 +1,6 @@
 //! Resizing along an axis: which elements make the new ones, and `Resize` where the new length follows from dimensions of the inputs.
 
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -7,7 +8,6 @@ use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
-use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::float::{Accum, Real};
 use ferromx_kernels::index::gather;

@@ -2,6 +2,7 @@
 
 use ferromx_core::dtype::DType;
 use ferromx_core::error::Result;
+use ferromx_core::grad::Grad;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::storage::{In, Out};
 use ferromx_core::{dispatch, ensure, param_enum, params};

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::{file_format, memory};
 use ferromx_core::op::{Inputs, Stored};
 use ferromx_core::params::Attrs;
+use ferromx_core::{file_format, memory};
 use ferromx_ops::registry;
 use parking_lot::RwLock;
 use serde_json::Value;

@@ -61,7 +61,9 @@ pub(super) static RULES: &[Rule] = &[
         "(tensor, scale, zero_point?) -> tensor",
         "The numbers that 8-bit integers stand for, with one scale and one zero point for all of them.",
         |s, a| {
-            let float = |s: &mut Scope<'_, '_>, x: &Value| s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false);
+            let float = |s: &mut Scope<'_, '_>, x: &Value| {
+                s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false)
+            };
             let mut x = float(s, &a[0])?;
             if let Some(zero) = a.get(2).filter(|z| **z != Value::None) {
                 let zero = float(s, zero)?;
@@ -79,7 +81,11 @@ pub(super) static RULES: &[Rule] = &[
             let low = match dtype.as_str() {
                 "uint8" => 0.0,
                 "int8" => -128.0,
-                other => return Err(Error::unsupported(format!("integers of type {other} have no process; int8 and uint8 have"))),
+                other => {
+                    return Err(Error::unsupported(format!(
+                        "integers of type {other} have no process; int8 and uint8 have"
+                    )));
+                }
             };
             let mut x = s.operator("_npi_true_divide", vec![a[0].clone(), a[1].clone()], vec![], false)?;
             x = s.operator("_npi_around", vec![x], vec![], false)?;
