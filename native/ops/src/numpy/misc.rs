@@ -357,6 +357,11 @@ fn ediff1d_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
             true => outs[1].len(),
             false => usize::from(p.to_begin_scalar.is_some()),
         };
+        let back = match p.to_end_arr_given {
+            true => outs[outs.len() - 1].len(),
+            false => usize::from(p.to_end_scalar.is_some()),
+        };
+        ensure!(g.len() == front + n + back, "the gradient has {} elements, expected {}", g.len(), front + n + back);
         let (first, rest) = g.split_at(front);
         let (middle, last) = rest.split_at(n);
         let mut arrays = 1;
