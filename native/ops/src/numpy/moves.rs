@@ -128,7 +128,7 @@ fn moved(p: &MoveaxisParam, rank: usize) -> Result<Vec<usize>> {
 params! {
     /// Parameters of `_npi_flip`.
     pub struct FlipParam {
-        /// The axes along which the order is reversed; negative ones count from the last, () reverses nothing.
+        /// The axes along which the order is reversed; negative ones count from the last; None is all of them, () none.
         axis: Shape = required;
     }
 }
@@ -139,7 +139,7 @@ pub static FLIP: OpDef = OpDef::new("_npi_flip")
     .forward(|ctx, ins, outs| {
         let dims = ins[0].shape().to_usize();
         let axis = ctx.params::<FlipParam>().axis.clone();
-        let axes = resolve(&ShapeOrNone(Some(axis)), dims.len())?;
+        let axes = resolve(&ShapeOrNone(axis.ndim_is_known().then_some(axis)), dims.len())?;
         by_size!(ins[0].dtype(), |T| movement::flip(source::<T>(&ins[0])?, &dims, &axes, target::<T>(&mut outs[0])?));
         Ok(())
     })

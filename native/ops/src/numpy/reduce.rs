@@ -255,13 +255,9 @@ fn reduce_in<R: Reducer<C>, C: Number>(x: Elements<'_>, shape: &[usize], axes: &
     });
 }
 
-/// `out = scale * g` for the gradient `g` of a reduced array; nothing for integers whose result was a floating-point number.
+/// `out = scale * g` for the gradient `g` of a reduced array, converted to the type of the elements.
 pub fn spread_scaled(ctx: &OpCtx<'_>, g: &In<'_>, scale: f64, axes: &[usize], out: &mut Out<'_>) -> Result<()> {
     let (shape, small) = (out.shape().to_usize(), kept(out.shape(), axes));
-    if g.dtype().is_float() && !out.dtype().is_float() {
-        out.bytes_mut()?.fill(0);
-        return Ok(());
-    }
     let (g, scale) = ((elements(g)?, &small[..]), (Elements::F64(&[scale]), &[][..]));
     lanes_or_bool!(ctx, out.dtype(), Mul, |T, f| broadcast_any(g, scale, (out.slice_mut::<T>()?, &shape), f));
     Ok(())
@@ -270,10 +266,6 @@ pub fn spread_scaled(ctx: &OpCtx<'_>, g: &In<'_>, scale: f64, axes: &[usize], ou
 fn prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let out = &mut outs[0];
     let axes = axes_of::<SumParam>(ctx, out.shape())?;
-    if ins[0].dtype().is_float() && !out.dtype().is_float() {
-        out.bytes_mut()?.fill(0);
-        return Ok(());
-    }
     products_of_others::<Plain>(ctx, &ins[1], &axes, out)?;
     let (shape, small, g) = (out.shape().to_usize(), kept(out.shape(), &axes), elements(&ins[0])?);
     lanes!(ctx, out.dtype(), Mul, |T, f| times_any(out.slice_mut::<T>()?, &shape, g, &small, f));
