@@ -17,8 +17,8 @@ library=$(realpath "${LIBRARY:-../../target/release/libmxnet.so}") || exit 1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 programs=("$@")
-[ ${#programs[@]} -gt 0 ] || programs=(arrays symbols numpy_api gluon_layers gluon_train inference recurrent_blocks autograd_errors data_dependent module_fit
-    data_iterators library)
+[ ${#programs[@]} -gt 0 ] || programs=(arrays edges symbols numpy_api gluon_layers gluon_train inference recurrent_blocks
+    autograd_errors data_dependent module_fit data_iterators library)
 failed=0
 for name in "${programs[@]}"; do
   echo "$name"

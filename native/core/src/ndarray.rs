@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
+use crate::semantics::is_numpy_shape;
 use crate::shape::Shape;
 use crate::storage::{self, Chunk};
 use crate::{dispatch, ensure};
@@ -145,18 +146,17 @@ impl NDArray {
         Ok(NDArray { offset, len: row * (end - begin), shape, ..self.clone() })
     }
 
-    /// Row `i` along axis 0 with that axis dropped, sharing memory. The row of a vector has the shape (1,), as in MXNet's legacy
-    /// semantics.
+    /// Row `i` along axis 0 with that axis dropped, sharing memory. The row of a vector is a scalar in numpy semantics, and has the
+    /// shape (1,) in MXNet's legacy semantics.
     ///
     /// # Errors
     /// The index is outside the axis.
     pub fn at(&self, i: usize) -> Result<NDArray> {
         let row = self.slice(i, i + 1)?;
-        if self.shape.dims().len() <= 1 {
-            return Ok(row);
+        match self.shape.dims() {
+            [_] if !is_numpy_shape() => Ok(row),
+            dims => row.reshape(&Shape::new(&dims[1..])),
         }
-        let dims = self.shape.dims()[1..].to_vec();
-        row.reshape(&Shape::new(&dims))
     }
 
     /// The same memory under another shape with as many elements.

@@ -294,6 +294,11 @@ fn no_kernel(ctx: &OpCtx<'_>, _: &[In<'_>], _: &mut [Out<'_>]) -> Result<()> {
     Err(Error::Internal(format!("operator {} was defined without a kernel", ctx.op)))
 }
 
+/// Operators without parameters take any, as in MXNet: the front end passes on what the user wrote, and nothing reads it.
+fn parse_nothing(_: &Attrs) -> Result<Params> {
+    Ok(Params::new(NoParams {}))
+}
+
 fn parse_as<P: OpParams>(attrs: &Attrs) -> Result<Params> {
     P::parse(attrs).map(Params::new)
 }
@@ -326,7 +331,7 @@ impl OpDef {
             random: false,
             input_init: &[],
             arg_order: &[],
-            parse: parse_as::<NoParams>,
+            parse: parse_nothing,
             fields: NoParams::fields,
             num_inputs: None,
             input_names: None,

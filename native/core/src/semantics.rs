@@ -68,6 +68,16 @@ pub fn shape_from_user(dims: Option<&[i64]>) -> Result<Shape> {
     Ok(if is_numpy_shape() { Shape::new(dims) } else { Shape::from_legacy(dims) })
 }
 
+/// The shape of an array that is made at a user's request. An array has no unknown dimensions: in the legacy semantics 0 means no
+/// elements here, and no dimensions at all make an array of one element, as MXNet's front end uses them.
+///
+/// # Errors
+/// Those of [`shape_from_user`].
+pub fn array_shape_from_user(dims: &[i64]) -> Result<Shape> {
+    shape_from_user(Some(dims))?;
+    Ok(Shape::new(dims))
+}
+
 /// A shape for outside, by the semantics of this thread; `None` is an unknown rank in numpy semantics.
 pub fn shape_to_user(shape: &Shape) -> Option<Dims> {
     match is_numpy_shape() {

@@ -110,7 +110,8 @@ fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: us
     // States: a blank, then each label followed by a blank.
     let states = 2 * labels.len() + 1;
     let class = |state: usize| if state.is_multiple_of(2) { s.blank } else { labels[state / 2] };
-    let skips = |state: usize| state >= 3 && state % 2 == 1 && class(state) != class(state - 2);
+    let is_own = |state: usize| class(state) != s.blank && class(state) != class(state - 2);
+    let skips = |state: usize| state >= 3 && state % 2 == 1 && is_own(state);
     let never = T::Acc::neg_infinity();
     // Two states that cannot be reached stand before the first one, so that every state has two before it.
     let width = states + 2;
@@ -139,8 +140,13 @@ fn sequence<T: Real>(s: &CtcShape, logs: &[T::Acc], labels: &[usize], frames: us
         }
         let last = &forward[(frames - 1) * width..];
         let total = log_add(last[width - 1], last[width - 2]);
-        if let Some(grad) = grad {
-            gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
+        match grad {
+            Some(grad) if total > never => {
+                gradient(s, (logs, &*emit), (&*forward, total), &*penalty, &class, grad);
+            }
+            // Labels that equal the blank cannot be skipped, so there may be no path.
+            Some(grad) => grad.fill(T::default()),
+            None => {}
         }
         -total
     })

@@ -36,7 +36,8 @@ impl RoiPoolShape {
     /// A region from its five numbers: image, x and y of the first corner, x and y of the last one.
     fn region<T: Real>(&self, roi: &[T]) -> Option<Region> {
         let number = |i: usize| T::Acc::of(roi[i]).wide();
-        let image = number(0);
+        // Image -0.4 is image 0: the number is truncated.
+        let image = number(0).trunc();
         let pixel = |i: usize| (number(i) * self.scale).round().clamp(-1e9, 1e9) as i64;
         let ([left, top], [right, bottom]) = ([pixel(1), pixel(2)], [pixel(3), pixel(4)]);
         (image >= 0.0 && image < self.batch as f64).then(|| Region {

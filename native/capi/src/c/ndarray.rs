@@ -25,7 +25,7 @@ fn create<D: Number>(
     out: *mut NDArrayHandle,
 ) -> Result<()> {
     let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
-    let shape = semantics::shape_from_user(Some(&dims))?;
+    let shape = semantics::array_shape_from_user(&dims)?;
     let context = Context::from_codes(device.0, device.1)?;
     put_handle(out, || Ok(insert_tensor(Tensor::new(arrays::create(&shape, dtype, context)?))))
 }

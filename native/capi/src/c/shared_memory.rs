@@ -56,7 +56,7 @@ fn create<D: Number>(
     out: *mut NDArrayHandle,
 ) -> Result<()> {
     let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
-    let shape = semantics::shape_from_user(Some(&dims))?;
+    let shape = semantics::array_shape_from_user(&dims)?;
     let dtype = arrays::dtype_of_code(dtype)?;
     ensure!(
         dtype != ferromx_core::dtype::DType::Bool,

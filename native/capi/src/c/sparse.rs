@@ -33,7 +33,7 @@ fn create<D: Number>(
         sparse::check_index_type(arrays::dtype_of_code(*code)?)?;
     }
     let dims: Vec<i64> = slice(shape, ndim, "shape")?.iter().map(|d| d.to_i64()).collect();
-    let shape = semantics::shape_from_user(Some(&dims))?;
+    let shape = semantics::array_shape_from_user(&dims)?;
     let (dtype, context) = (arrays::dtype_of_code(dtype)?, Context::from_codes(device.0, device.1)?);
     put_handle(out, || Ok(insert_tensor(Tensor::new(SparseArray::zeros(storage_type, &shape, dtype, context)?))))
 }

@@ -101,7 +101,7 @@ native! {
     fn Java_org_apache_mxnet_LibInfo_ndarrayCreate(
         env, shape: JLongArray<'l>, dev_type: jint, dev_id: jint, _delay: jboolean, dtype: jint) -> jlong
     {
-        let shape = semantics::shape_from_user(Some(&longs(env, &shape, "shape")?))?;
+        let shape = semantics::array_shape_from_user(&longs(env, &shape, "shape")?)?;
         Ok(wrap(arrays::create(&shape, dtype, Context::from_codes(dev_type, dev_id)?)?))
     }
 
@@ -112,7 +112,7 @@ native! {
         for code in ints(env, &aux_types, "auxTypes")? {
             sparse::check_index_type(arrays::dtype_of_code(code)?)?;
         }
-        let shape = semantics::shape_from_user(Some(&longs(env, &shape, "shape")?))?;
+        let shape = semantics::array_shape_from_user(&longs(env, &shape, "shape")?)?;
         let (dtype, context) = (arrays::dtype_of_code(dtype)?, Context::from_codes(dev_type, dev_id)?);
         Ok(wrap(SparseArray::zeros(StorageType::from_code(stype)?, &shape, dtype, context)?))
     }

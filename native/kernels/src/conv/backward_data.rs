@@ -6,7 +6,7 @@
 
 use super::geometry::Geometry;
 use super::implicit::{Implicit, depth_blocks, pack_weights};
-use super::{ConvEpilogue, ConvShape, check_len, depthwise, winograd};
+use super::{ConvEpilogue, ConvShape, check_len, depthwise, few_outputs, winograd};
 use crate::float::{Accum, Real, with_wide, with_wide_mut};
 use crate::par::{List, MatMut, MatRef, parallel_rows, with_scratch};
 use crate::simd::microkernel::MicroKernel;
@@ -50,6 +50,9 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
     }
     if depthwise::is_depthwise(shape) {
         return depthwise::backward_data(shape, output_grad, weights, input_grad);
+    }
+    if few_outputs::pays(shape) {
+        return few_outputs::backward_data(shape, output_grad, weights, input_grad);
     }
     let kernel = T::microkernel();
     if winograd::fits(shape) && winograd::pays::<T>(&winograd::adjoint(shape)) {

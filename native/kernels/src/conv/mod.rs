@@ -24,6 +24,7 @@ mod bias;
 mod columns;
 mod deformable;
 mod depthwise;
+mod few_outputs;
 mod forward;
 mod geometry;
 mod implicit;

@@ -244,9 +244,9 @@ impl AlignShape {
     }
 }
 
-/// The picture of a region; a negative number leaves the region out.
+/// The image of a region, whose number is truncated; a negative one leaves the region out.
 pub(super) fn image(x: f64) -> Option<usize> {
-    (x >= 0.0).then_some(x as usize)
+    (x > -1.0).then_some(x as usize)
 }
 
 /// Regions along the axes: `ROIAlign` (He et al., "Mask R-CNN", 2017).

@@ -12,13 +12,13 @@ pub(super) fn lgamma(x: f64) -> f64 {
     libm::lgamma(x)
 }
 
-/// The logarithmic derivative of the gamma function: reflection for x <= 0, recurrence up to 10, then the asymptotic
-/// series (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18).
+/// The logarithmic derivative of the gamma function, infinity at its poles: reflection for x <= 0, recurrence up to 10, then the
+/// asymptotic series (Abramowitz and Stegun 6.3.5, 6.3.7, 6.3.18).
 pub(super) fn digamma(x: f64) -> f64 {
     use std::f64::consts::PI;
     if x <= 0.0 {
         if x == x.floor() {
-            return f64::NAN;
+            return f64::INFINITY;
         }
         // tan has period pi, so the nearest integer can be dropped before digits are lost.
         return digamma(1.0 - x) - PI / libm::tan(PI * (x - x.round()));
@@ -89,7 +89,7 @@ pub(super) fn wide_gamma(x: f64) -> f64 {
     if pole { f64::NAN } else { y }
 }
 
-/// The derivative of log |gamma(x)| to about 1e-14; NaN at negative integers and 0.
+/// The derivative of log |gamma(x)| to about 1e-14; infinity at negative integers and 0.
 #[inline(always)]
 pub(super) fn wide_digamma(x: f64) -> f64 {
     let reflected = x <= 0.0;
@@ -97,5 +97,5 @@ pub(super) fn wide_digamma(x: f64) -> f64 {
     let z = 1.0 / y;
     let main = wide::log(y) - 0.5 * z - z * z * wide::poly(z * z, DIGAMMA) - slope / product;
     let y = if reflected { main - std::f64::consts::PI / wide::tan_pi(x) } else { main };
-    if reflected && x.floor() == x { f64::NAN } else { y }
+    if reflected && x.floor() == x { f64::INFINITY } else { y }
 }

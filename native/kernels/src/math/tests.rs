@@ -162,7 +162,7 @@ fn digamma_has_its_known_values() {
     assert!((digamma(0.5f64) + euler + 2.0 * std::f64::consts::LN_2).abs() < 1e-14);
     assert!((digamma(-0.5f64) - 0.036_489_973_978_576_5).abs() < 1e-13);
     assert!((digamma(100.0f64) - 4.600_161_852_738_087).abs() < 1e-13);
-    assert!(digamma(-3.0f32).is_nan());
+    assert!(digamma(-3.0f32) == f32::INFINITY && digamma(0.0f64) == f64::INFINITY);
     assert!((lgamma(-1.5f64) - 0.860_047_015_376_481).abs() < 1e-13);
 }
 

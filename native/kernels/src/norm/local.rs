@@ -9,7 +9,7 @@ use num_traits::{Float, Zero};
 /// The parameters of a local response normalisation.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalNorm {
-    /// Channels in a window around each channel; an odd number.
+    /// Channels in a window around each channel; half of them, rounded down, lie on either side.
     pub window: usize,
     /// Factor of the mean of the squares in a window.
     pub alpha: f64,

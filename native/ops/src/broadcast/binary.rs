@@ -15,7 +15,7 @@ use ferromx_kernels::zip::zip;
 use smallvec::SmallVec;
 
 use super::backward;
-use crate::elemwise::family::{Binary, Chain2, formula, lanes, ternary_into};
+use crate::elemwise::family::{Binary, Chain2, Whole, formula, lanes, ternary_into};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -232,7 +232,7 @@ pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<
     if out.dtype().is_float() && [&to, &a_shape, &b_shape].iter().all(|s| **s == shape) {
         return ternary_into::<Chain2<F>>(ctx, &ins[..3], out);
     }
-    lanes!(ctx, out.dtype(), F, |T, f| {
+    lanes!(ctx, out.dtype(), Whole<F>, |T, f| {
         let (g, out) = (g.slice::<T>()?, out.slice_mut::<T>()?);
         let (a, b) = ((Src::Slice(a.slice::<T>()?), &a_shape[..]), (Src::Slice(b.slice::<T>()?), &b_shape[..]));
         summed(&shape, &to, out, f, |buf| {

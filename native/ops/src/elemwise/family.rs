@@ -236,10 +236,42 @@ pub fn binary_backward<A: Binary, B: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], ou
     Ok(())
 }
 
-/// `g * F(x)`.
+/// A derivative by one of two operands as MXNet takes it of integers: cut to an integer before it is multiplied by the gradient.
+pub struct Whole<F>(PhantomData<F>);
+
+impl<F: Binary> Binary for Whole<F> {
+    const INT: bool = true;
+    #[inline(always)]
+    fn f32(a: f32, b: f32) -> f32 {
+        F::f32(a, b)
+    }
+    #[inline(always)]
+    fn f64(a: f64, b: f64) -> f64 {
+        F::f64(a, b)
+    }
+    #[inline(always)]
+    fn i32(a: i32, b: i32) -> i32 {
+        if F::INT { F::i32(a, b) } else { F::f32(a as f32, b as f32) as i32 }
+    }
+    #[inline(always)]
+    fn i64(a: i64, b: i64) -> i64 {
+        if F::INT { F::i64(a, b) } else { F::f64(a as f64, b as f64) as i64 }
+    }
+}
+
+/// `g * F(x)`; of integers F(x) is cut to an integer first, as in MXNet.
 pub struct Chain<F>(PhantomData<F>);
 
 impl<F: Unary> Binary for Chain<F> {
+    const INT: bool = true;
+    #[inline(always)]
+    fn i32(g: i32, x: i32) -> i32 {
+        g.wrapping_mul(if F::INT { F::i32(x) } else { F::f32(x as f32) as i32 })
+    }
+    #[inline(always)]
+    fn i64(g: i64, x: i64) -> i64 {
+        g.wrapping_mul(if F::INT { F::i64(x) } else { F::f64(x as f64) as i64 })
+    }
     #[inline(always)]
     fn f32(g: f32, x: f32) -> f32 {
         g * F::f32(x)
@@ -250,10 +282,19 @@ impl<F: Unary> Binary for Chain<F> {
     }
 }
 
-/// `g * F(a, b)`.
+/// `g * F(a, b)`; of integers F(a, b) is cut to an integer first, as in MXNet.
 pub struct Chain2<F>(PhantomData<F>);
 
 impl<F: Binary> Ternary for Chain2<F> {
+    const INT: bool = true;
+    #[inline(always)]
+    fn i32(g: i32, a: i32, b: i32) -> i32 {
+        g.wrapping_mul(Whole::<F>::i32(a, b))
+    }
+    #[inline(always)]
+    fn i64(g: i64, a: i64, b: i64) -> i64 {
+        g.wrapping_mul(Whole::<F>::i64(a, b))
+    }
     #[inline(always)]
     fn f32(g: f32, a: f32, b: f32) -> f32 {
         g * F::f32(a, b)
@@ -280,9 +321,9 @@ impl Graph<'_> {
 
     /// An operator of one input with the parameter `scalar`.
     pub fn with(&mut self, name: &str, x: Entry, scalar: f64) -> Result<Entry> {
-        let is_int = if scalar.fract() == 0.0 { "True" } else { "False" };
         let text = ferromx_core::params::ParamValue::print(&scalar);
-        self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", is_int)])
+        // A gradient keeps its type: by `is_int` a fraction does not turn integers into floats.
+        self.0.apply1(name, &[x], &[("scalar", &text), ("is_int", "True")])
     }
 
     /// An operator of two inputs without parameters.

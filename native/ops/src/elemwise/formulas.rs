@@ -58,11 +58,11 @@ int |a, b| {
     if r != 0 && (r < 0) != (b < 0) { r.wrapping_add(b) } else { r }
 });
 formula!(Binary
-    /// `d(a mod b)/da`.
-    ModA = |_a, _b| 1.0);
+    /// `d(a mod b)/da`; 0 for integers, as in MXNet.
+    ModA = |_a, _b| 1.0, int |_a, _b| 0);
 formula!(Binary
-    /// `d(a mod b)/db`.
-    ModB = |a, b| -(a / b).floor());
+    /// `d(a mod b)/db`; 0 for integers, as in MXNet.
+    ModB = |a, b| -(a / b).floor(), int |_a, _b| 0);
 
 formula!(Binary
     /// `a` to the power `b`.

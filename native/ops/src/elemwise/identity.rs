@@ -142,7 +142,8 @@ params! {
 }
 
 pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
-    .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; others stay as they are.")
+    .doc("Converts an array of type float16, bfloat16 or float32 to another type for mixed precision; others stay as they \
+          are. Of bfloat16 and float32, int8, uint8 and int32 get the nearest integers, halves to even, within their range.")
     .inputs(&[arg("data", "The array to convert.")])
     .params::<AmpCastParam>()
     .dtype(|p, io| match io.ins[0] {
@@ -150,8 +151,25 @@ pub static AMP_CAST: OpDef = OpDef::new("amp_cast")
         Some(other) => io.assign_out(0, other),
         None => Ok(()),
     })
-    .forward(cast)
+    .forward(|ctx, ins, outs| {
+        let nearest = matches!(ins[0].dtype(), DType::BF16 | DType::F32);
+        match outs[0].dtype() {
+            DType::I8 | DType::U8 | DType::I32 if nearest => round_to_integers(&ins[0], &mut outs[0]),
+            _ => cast(ctx, ins, outs),
+        }
+    })
     .grad(Grad::Kernel(Backward::new(cast), None));
+
+/// The nearest integers, halves to even; those beyond the range become its ends.
+fn round_to_integers(x: &In<'_>, out: &mut Out<'_>) -> Result<()> {
+    dispatch!(x.dtype(), T in [f32, bf16] => dispatch!(out.dtype(), U in [i8, u8, i32] => {
+        let (low, high) = (f64::from(U::MIN), f64::from(U::MAX));
+        for (y, x) in out.slice_mut::<U>()?.iter_mut().zip(x.slice::<T>()?) {
+            *y = U::from_f64(x.to_f64().round_ties_even().clamp(low, high));
+        }
+        Ok(())
+    }, d => Err(Error::Internal(format!("{d} is not rounded to")))), d => Err(Error::Internal(format!("{d} is not rounded"))))
+}
 
 fn cast(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     if ins[0].dtype() == outs[0].dtype() { copy(ctx, ins, outs) } else { convert(&ins[0], &mut outs[0]) }

@@ -128,7 +128,8 @@ pub static CLIP: OpDef = OpDef::new("clip")
     .params::<ClipParam>()
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<ClipParam>();
-        two_scalars::<Clip>(ctx, &ins[0], f64::from(p.a_min), f64::from(p.a_max), &mut outs[0])
+        let dtype = outs[0].dtype();
+        two_scalars::<Clip>(ctx, &ins[0], bound(p.a_min, dtype), bound(p.a_max, dtype), &mut outs[0])
     })
     .sparse(
         |p, ins, out| {
@@ -150,11 +151,21 @@ formula!(Ternary Clip = |x, low, high| if x > high { high } else if x < low { lo
 formula!(Ternary NotBelow = |g, x, low| if x < low { 0.0 } else { g });
 formula!(Ternary NotAbove = |g, x, high| if x > high { 0.0 } else { g });
 
+/// A bound of `clip` as the element type can hold it: a bound beyond the range of 8-bit integers limits nothing.
+fn bound(x: f32, dtype: DType) -> f64 {
+    let x = f64::from(x);
+    match dtype {
+        DType::U8 => x.clamp(0.0, 255.0),
+        DType::I8 => x.clamp(-128.0, 127.0),
+        _ => x,
+    }
+}
+
 fn clip_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, out) = (ctx.params::<ClipParam>(), &mut outs[0]);
-    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], f64::from(p.a_min), out)?;
+    with_scalar2::<NotBelow>(ctx, &ins[0], &ins[1], bound(p.a_min, out.dtype()), out)?;
     lanes!(ctx, out.dtype(), NotAbove, |T, f| {
-        let high = Src::Scalar(T::from_f32(p.a_max));
+        let high = Src::Scalar(T::from_f64(bound(p.a_max, T::DTYPE)));
         zip3(Src::<T>::InPlace, Src::Slice(ins[1].slice::<T>()?), high, out.slice_mut::<T>()?, f);
     });
     Ok(())

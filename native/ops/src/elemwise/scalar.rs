@@ -1,7 +1,7 @@
 //! Arithmetic, comparison and logic of an array and a number.
 
 use ferromx_core::dtype::{DType, Element};
-use ferromx_core::error::Result;
+use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Compose, Grad};
 use ferromx_core::infer::DTypeIo;
 use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
@@ -85,7 +85,7 @@ Div(s, x), df = DivB, graph = |g, n, _s| {
     g.mul(n.ograds[0], d)
 });
 scalar!(MOD: "_mod_scalar" ["_ModScalar"], "The remainder of data / scalar with the sign of the scalar; 0 if that is 0.",
-    Mod(x, s), PASS_BACK);
+    Mod(x, s), df = ModA, graph = |_g, n, _s| Ok::<_, Error>(n.ograds[0]));
 scalar!(RMOD: "_rmod_scalar" ["_RModScalar"], "The remainder of scalar / data with the sign of data; 0 where that is 0.",
 Mod(s, x), df = ModB, graph = |g, n, s| {
     let q = g.with("_rdiv_scalar", n.inputs[0], s)?;

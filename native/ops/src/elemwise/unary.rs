@@ -228,7 +228,8 @@ df(Output) = |y| 0.886_226_925_452_758 * math::exp(y * y), graph = |g, y| {
 unary!(keeps_zero RELU: "relu" ["_sparse_relu"], "The rectified linear unit: max(x, 0).",
     f = |x| if x <= 0.0 { 0.0 } else { x }, int = |x| x.max(0),
     ends = Elementwise::Relu,
-    df(Output) = |y| if y > 0.0 { 1.0 } else { 0.0 }, graph = |g, y| g.with("_greater_scalar", y, 0.0));
+    df(Output) = |y| if y <= 0.0 { 0.0 } else if y > 0.0 { 1.0 } else { y },
+    graph = |g, y| g.with("_greater_scalar", y, 0.0));
 unary!(SIGMOID: "sigmoid" ["_sparse_sigmoid"], "The logistic function: 1 / (1 + e^-x).",
 f = |x| math::sigmoid(x), df(Output) = |y| y * (1.0 - y), graph = |g, y| {
     let y2 = g.op("square", y)?;

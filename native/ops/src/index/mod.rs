@@ -64,7 +64,7 @@ pub(crate) fn row_numbers(ctx: &OpCtx<'_>, indices: &In<'_>, len: usize, bounds:
 }
 
 /// The data and the output have one type; the indices have any.
-fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+pub(crate) fn data_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0].or(io.outs[0]) {
         Some(d) => {
             io.assign_in(0, d)?;

@@ -88,7 +88,10 @@ fn pick_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut kept: Dims = io.ins[0].dims().into();
     kept[axis] = 1;
     let mut reduced = kept.clone();
-    reduced.remove(axis);
+    // The pick of a vector keeps its shape (1,) in MXNet, in numpy semantics too.
+    if rank > 1 || io.ins[1].ndim() == Some(0) {
+        reduced.remove(axis);
+    }
     let (kept, reduced) = (Shape::from(kept), Shape::from(reduced));
     let like_kept = match io.ins[1].ndim() {
         Some(n) => n == rank,

@@ -178,16 +178,15 @@ const GRAIN: usize = 1 << 14;
 /// The numbers of a range.
 pub fn arange(ctx: &OpCtx<'_>, _: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<RangeParam>();
-    equal_steps(&mut outs[0], bounds(p).0, p.step, p.repeat as usize, None)
+    equal_steps(&mut outs[0], bounds(p).0, p.step, p.repeat as usize, Steps::Converted)
 }
 
-/// Fills an array with equally spaced numbers, each `repeat` times; `last` replaces the last one.
-pub(crate) fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usize, last: Option<f64>) -> Result<()> {
+/// Fills an array with equally spaced numbers, each `repeat` times.
+pub(crate) fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usize, steps: Steps) -> Result<()> {
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
-        // Start and step are converted first, so that a range of integers has equal steps; not where the end is given instead.
-        let (start, step) = match last {
-            None => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64()),
-            Some(_) => (start, step),
+        let (start, step, last) = match steps {
+            Steps::Converted => (T::from_f64(start).to_f64(), T::from_f64(step).to_f64(), None),
+            Steps::Exact { last } => (start, step, last),
         };
         let out = out.slice_mut::<T>()?;
         par::parallel_rows(out, GRAIN, 1, |chunk, out| {
@@ -200,6 +199,18 @@ pub(crate) fn equal_steps(out: &mut Out<'_>, start: f64, step: f64, repeat: usiz
         }
         Ok(())
     }, d => Err(Error::Internal(format!("no range of type {d}"))))
+}
+
+/// How the numbers of a range are rounded.
+#[derive(Clone, Copy)]
+pub(crate) enum Steps {
+    /// Start and step are converted to the element type first, so that a range of integers has equal steps.
+    Converted,
+    /// Each number is computed in double precision and converted once; the last one may be given.
+    Exact {
+        /// The last number.
+        last: Option<f64>,
+    },
 }
 
 /// The element types of `_eye`.
@@ -231,9 +242,9 @@ params! {
     /// Parameters of `_eye`.
     pub struct EyeParam {
         /// The number of rows.
-        n as "N": i64 = required, where 1..=i64::MAX;
-        /// The number of columns; 0 for as many as rows.
-        m as "M": i64 = 0, where 0..=i64::MAX;
+        n as "N": i64 = required, where 0..=i64::MAX;
+        /// The number of columns; 0 and below for as many as rows.
+        m as "M": i64 = 0;
         /// Which diagonal: 0 the main one, positive numbers those above, negative ones those below.
         k: i64 = 0;
         /// The device, such as `cpu(0)`; by default the current one.
@@ -263,7 +274,7 @@ pub static EYE: OpDef = OpDef::new("_eye")
         let p = ctx.params::<EyeParam>();
         fill(&mut outs[0], 0.0)?;
         dispatch!(outs[0].dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
-            let rows = outs[0].slice_mut::<T>()?.chunks_exact_mut(p.columns() as usize);
+            let rows = outs[0].slice_mut::<T>()?.chunks_exact_mut(p.columns().max(1) as usize);
             for (i, row) in (0i64..).zip(rows) {
                 let one = i.checked_add(p.k).and_then(|j| usize::try_from(j).ok());
                 if let Some(x) = one.and_then(|j| row.get_mut(j)) {

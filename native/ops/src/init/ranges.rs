@@ -10,7 +10,7 @@ use ferromx_core::params::{Attrs, FieldInfo, NumDType, OpParams, ParamValue};
 use ferromx_core::shape::Shape;
 use ferromx_core::{ensure, params};
 
-use super::{RangeParam, equal_steps, fill};
+use super::{RangeParam, Steps, equal_steps, fill};
 
 /// The operators of this file.
 pub static OPS: &[&OpDef] = &[&LINSPACE, &ARANGE_LIKE, &SET_VALUE];
@@ -62,7 +62,7 @@ pub static LINSPACE: OpDef = OpDef::new("_linspace")
         let step = if steps > 0 { (p.stop - p.start) / f64::from(steps) } else { 0.0 };
         // The last number is stop itself, without rounding errors.
         let last = (p.endpoint && steps > 0).then_some(p.stop);
-        equal_steps(&mut outs[0], p.start, step, 1, last)
+        equal_steps(&mut outs[0], p.start, step, 1, Steps::Exact { last })
     })
     .grad(Grad::Zero);
 
@@ -98,7 +98,7 @@ pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     })
     .forward(|ctx, _, outs| {
         let p = ctx.params::<ArangeLikeParam>();
-        equal_steps(&mut outs[0], p.start, p.step, p.repeat as usize, None)
+        equal_steps(&mut outs[0], p.start, p.step, p.repeat as usize, Steps::Converted)
     })
     .grad(Grad::Zero);
 

@@ -32,9 +32,9 @@ pub static SUMLOGDIAG: OpDef = OpDef::new("_linalg_sumlogdiag")
     .forward(|ctx, ins, outs| {
         let (n, _) = size(ins[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
-            let matrices = ins[0].slice::<T>()?.chunks_exact((n * n).max(1));
-            for (out, a) in outs[0].slice_mut::<T>()?.iter_mut().zip(matrices) {
-                *out = a.iter().step_by(n + 1).map(|x| log(*x)).sum();
+            let a = ins[0].slice::<T>()?;
+            for (i, out) in outs[0].slice_mut::<T>()?.iter_mut().enumerate() {
+                *out = a[i * n * n..(i + 1) * n * n].iter().step_by(n + 1).map(|x| log(*x)).sum();
             }
             Ok(())
         })
@@ -84,7 +84,7 @@ impl TriangleParam {
 /// The length of a diagonal, or of the longest one of a triangle, in matrices of `n` rows; -1 for an unknown n.
 fn length(n: i64, offset: i32) -> Result<i64> {
     let len = n - i64::from(offset).abs();
-    ensure!(n < 0 || len > 0, "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}");
+    ensure!(n < 0 || len > 0 || (n == 0 && offset == 0), "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}");
     Ok(if n < 0 { -1 } else { len })
 }
 

@@ -84,7 +84,7 @@ pub static SYEVD: OpDef = OpDef::new("_linalg_syevd")
     .doc(
         "The eigenvectors and eigenvalues of symmetric matrices: A = U^T * diag(L) * U with U of orthonormal rows, the eigenvectors, and L \
          the eigenvalues in increasing order. Only the lower triangle of A is read. The element of largest magnitude in each \
-         eigenvector is positive. The gradient takes the eigenvalues to be different.",
+         eigenvector is positive. The gradient takes equal eigenvalues for barely different.",
     )
     .inputs(&[arg("A", "The matrices, of shape (..., n, n).")])
     .outputs(|_| 2)
@@ -118,6 +118,21 @@ pub static SYEVD: OpDef = OpDef::new("_linalg_syevd")
     })
     .grad(Grad::Kernel(Backward::new(syevd_backward).outputs(Deps::All), None));
 
+/// `a - b` of two eigenvalues or singular values, kept away from 0 so that the gradient of equal ones is finite where the terms that
+/// it divides cancel. `below` is the sign of a difference of 0.
+pub(super) fn difference<T: Scalar + Element>(a: T, b: T, below: bool) -> T {
+    // MXNet's bounds for single and double precision.
+    let least = T::from_f64(if size_of::<T>() == 4 { 1e-30 } else { 1e-100 });
+    let d = a - b;
+    if d.abs() >= least {
+        d
+    } else if below {
+        -least
+    } else {
+        least
+    }
+}
+
 /// dA = U^T (S + diag(dL)) U, where S holds (G - G^T) / 2 divided by the differences of eigenvalues, and G = dU U^T.
 fn syevd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (n, _) = size(ins[0].shape());
@@ -134,7 +149,7 @@ fn syevd_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
                     for k in 0..n {
                         s[j * n + k] = match j == k {
                             true => dl[j],
-                            false => (g[j * n + k] - g[k * n + j]) * 0.5 / (l[j] - l[k]),
+                            false => (g[j * n + k] - g[k * n + j]) * 0.5 / difference(l[j], l[k], j < k),
                         };
                     }
                 }
@@ -174,12 +189,13 @@ fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(
     })
 }
 
-/// The diagonal of U of each matrix's LU factorisation, with the sign of the exchanges of rows.
-fn for_each_diagonal<T: Scalar>(a: &[T], n: usize, mut f: impl FnMut(usize, T, &mut dyn Iterator<Item = T>)) {
+/// The diagonal of U of each matrix's LU factorisation, with the sign of the exchanges of rows. `count` matrices, which may be of 0
+/// rows.
+fn for_each_diagonal<T: Scalar>(a: &[T], n: usize, count: usize, mut f: impl FnMut(usize, T, &mut dyn Iterator<Item = T>)) {
     let mut pivots = vec![0; n];
     with_scratch(n * n, |factors: &mut [T]| {
-        for (i, a) in a.chunks_exact((n * n).max(1)).enumerate() {
-            factors.copy_from_slice(a);
+        for i in 0..count {
+            factors.copy_from_slice(&a[i * n * n..(i + 1) * n * n]);
             let sign = if lu(factors, n, &mut pivots) { -T::one() } else { T::one() };
             f(i, sign, &mut (0..n).map(|k| factors[k * n + k]));
         }
@@ -206,7 +222,8 @@ pub static DET: OpDef = OpDef::new("_linalg_det")
         let (n, _) = size(ins[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let out = outs[0].slice_mut::<T>()?;
-            for_each_diagonal(ins[0].slice::<T>()?, n, |i, sign, diagonal| out[i] = diagonal.fold(sign, |d, x| d * x));
+            let a = ins[0].slice::<T>()?;
+            for_each_diagonal(a, n, out.len(), |i, sign, diagonal| out[i] = diagonal.fold(sign, |d, x| d * x));
             Ok(())
         })
     })
@@ -258,10 +275,11 @@ pub static SLOGDET: OpDef = OpDef::new("_linalg_slogdet")
     })
     .forward(|ctx, ins, outs| {
         let (n, _) = size(ins[0].shape());
+        let count = outs[0].len();
         let (signs, logs) = outs.split_at_mut(1);
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let (signs, logs) = (slice_if_wanted::<T>(&mut signs[0])?, slice_if_wanted::<T>(&mut logs[0])?);
-            for_each_diagonal(ins[0].slice::<T>()?, n, |i, sign, diagonal| {
+            for_each_diagonal(ins[0].slice::<T>()?, n, count, |i, sign, diagonal| {
                 let mut both = (sign, 0.0);
                 for x in diagonal {
                     both.0 *= if x == 0.0 { 0.0 } else { x.signum() };

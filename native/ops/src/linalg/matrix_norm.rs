@@ -167,7 +167,27 @@ pub static NORM: OpDef = OpDef::new("_npi_norm")
     })
     .grad(Grad::Kernel(Backward::new(backward).inputs(Deps::All).outputs(Deps::All), None));
 
+/// The norms along axes. Where powers leave the range of the type, the numbers are divided by the largest one before.
 fn vector_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
+    plain_norms(x, shape, axes, ord, norms);
+    if norms.iter().all(|n| n.is_finite()) || ord == 0.0 {
+        return;
+    }
+    let largest = x.iter().fold(T::zero(), |m, x| m.max(x.abs()));
+    if !largest.is_finite() || largest == T::zero() || x.iter().any(|x| x.is_nan()) {
+        return;
+    }
+    with_scratch(x.len(), |scaled: &mut [T]| {
+        scaled.iter_mut().zip(x).for_each(|(to, x)| *to = *x / largest);
+        with_scratch(norms.len(), |again: &mut [T]| {
+            plain_norms(scaled, shape, axes, ord, again);
+            let exceeded = norms.iter_mut().zip(&*again).filter(|(norm, _)| !norm.is_finite());
+            exceeded.for_each(|(norm, again)| *norm = *again * largest);
+        });
+    });
+}
+
+fn plain_norms<T: Target + Number>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
     match ord {
         1.0 => return reduce::<L1Norm, T, T, T>(x, shape, axes, norms),
         2.0 => return reduce::<L2Norm, T, T, T>(x, shape, axes, norms),

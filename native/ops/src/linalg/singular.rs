@@ -16,6 +16,7 @@ use ferromx_kernels::linalg::{Scalar, for_each_matrix, svd};
 use ferromx_kernels::map::Src;
 use ferromx_kernels::par::with_scratch;
 
+use super::factor::difference;
 use super::matrices::{self, check, matrix_type, size, unfit};
 use crate::rules::slice_if_wanted;
 
@@ -121,7 +122,7 @@ fn part<T>(all: &[T], i: usize, len: usize) -> &[T] {
     &all[i * len..(i + 1) * len]
 }
 
-fn gradient<T: Scalar>(x: &Decomposition<'_, T>, d: &Decomposition<'_, T>, (m, n): (usize, usize), out: &mut [T]) {
+fn gradient<T: Scalar + Element>(x: &Decomposition<'_, T>, d: &Decomposition<'_, T>, (m, n): (usize, usize), out: &mut [T]) {
     let (zero, one) = (T::zero(), T::one());
     with_scratch(3 * m * m + m * n, |work: &mut [T]| {
         let (g, rest) = work.split_at_mut(m * m);
@@ -131,18 +132,20 @@ fn gradient<T: Scalar>(x: &Decomposition<'_, T>, d: &Decomposition<'_, T>, (m, n
         gemm(one, u.t(), MatRef::row_major(d.u, m, m), zero, MatMut::row_major(g, m, m));
         gemm(one, v, MatRef::row_major(d.v, m, n).t(), zero, MatMut::row_major(h, m, m));
         for i in 0..m {
+            let own = difference(x.s[i], zero, false);
             for j in 0..m {
                 let (ij, ji) = (i * m + j, j * m + i);
                 let turn = match i == j {
                     true => d.s[i],
                     false => {
-                        ((g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji])) / (x.s[j] * x.s[j] - x.s[i] * x.s[i])
+                        let turned = (g[ij] - g[ji]) * x.s[j] + x.s[i] * (h[ij] - h[ji]);
+                        turned / difference(x.s[j], x.s[i], i < j) / difference(x.s[j], -x.s[i], false)
                     }
                 };
-                inner[ij] = turn - h[ji] / x.s[i];
+                inner[ij] = turn - h[ji] / own;
             }
             for (to, from) in scaled[i * n..(i + 1) * n].iter_mut().zip(&d.v[i * n..(i + 1) * n]) {
-                *to = *from / x.s[i];
+                *to = *from / own;
             }
         }
         gemm(one, MatRef::row_major(inner, m, m), v, one, MatMut::row_major(scaled, m, n));

@@ -108,7 +108,7 @@ impl Im2colParam {
     fn shape(&self, images: &Shape) -> Result<ConvShape> {
         let n = self.kernel.dims().len();
         ensure!((1..=3).contains(&n), "kernel {} must have one, two or three numbers", self.kernel);
-        let dims = images.dims();
+        let dims = if self.is_line(images) { &images.dims()[..3] } else { images.dims() };
         ensure!(dims.len() == n + 2, "images {images} must have {} dimensions for a kernel {}", n + 2, self.kernel);
         Ok(ConvShape {
             batch: dims[0].max(0) as usize,
@@ -123,10 +123,16 @@ impl Im2colParam {
         })
     }
 
+    /// Whether a kernel of one axis meets two-dimensional images. Of these MXNet reads, for each channel, as many elements as an image
+    /// has rows, one channel after the other from the start of the image.
+    fn is_line(&self, images: &Shape) -> bool {
+        self.kernel.dims().len() == 1 && images.dims().len() == 4
+    }
+
     /// The number of windows on images whose spatial sizes are known, if they are.
     fn pixels(&self, images: &Shape) -> Result<i64> {
         let shape = self.shape(images)?;
-        if images.dims()[2..].iter().any(|d| *d < 0) {
+        if images.dims()[2..self.kernel.dims().len() + 2].iter().any(|d| *d < 0) {
             return Ok(-1);
         }
         let pixels = shape.output().iter().product::<usize>();
@@ -147,10 +153,16 @@ impl Im2colParam {
 
 fn im2col_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<Im2colParam>();
-    io.assign_in(0, &Shape::of_rank(p.kernel.dims().len() + 2))?;
+    let line = p.is_line(&io.ins[0]);
+    if !line {
+        io.assign_in(0, &Shape::of_rank(p.kernel.dims().len() + 2))?;
+    }
     let pixels = p.pixels(&io.ins[0])?;
     let (batch, channels) = (io.ins[0].dim(0), io.ins[0].dim(1));
     io.assign_out(0, &[batch, if channels < 0 { -1 } else { channels * p.taps() }, pixels].into())?;
+    if line {
+        return Ok(());
+    }
     let (batch, rows) = (io.outs[0].dim(0), io.outs[0].dim(1));
     let mut data = Dims::from_elem(-1, p.kernel.dims().len() + 2);
     (data[0], data[1]) = (batch, if rows >= 0 && rows % p.taps() == 0 { rows / p.taps() } else { -1 });
@@ -180,16 +192,39 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_in(0, &[-1, if channels < 0 { -1 } else { channels * taps }, -1].into())
 }
 
+/// Where windows read the start of each image only: their shape for one image, and the elements that they read.
+fn partly_used(shape: &ConvShape, elements: usize) -> Option<(ConvShape, usize)> {
+    let used = shape.in_channels * shape.input.iter().product::<usize>();
+    (shape.batch * used < elements).then(|| (ConvShape { batch: 1, ..*shape }, used))
+}
+
 fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut Out<'_>) -> Result<()> {
     dispatch!(images.dtype(), T in [f32, f64, f16, bf16] => {
-        im2col(shape, images.slice::<T>()?, columns.slice_mut::<T>()?);
+        let (images, columns) = (images.slice::<T>()?, columns.slice_mut::<T>()?);
+        let Some((one, used)) = partly_used(shape, images.len()) else {
+            im2col(shape, images, columns);
+            return Ok(());
+        };
+        let (image, matrix) = (images.len() / shape.batch, columns.len() / shape.batch);
+        for (image, matrix) in images.chunks_exact(image).zip(columns.chunks_exact_mut(matrix)) {
+            im2col(&one, &image[..used], matrix);
+        }
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
 
 fn to_images(ctx: &OpCtx<'_>, shape: &ConvShape, columns: &In<'_>, images: &mut Out<'_>) -> Result<()> {
     dispatch!(columns.dtype(), T in [f32, f64, f16, bf16] => {
-        col2im(shape, columns.slice::<T>()?, images.slice_mut::<T>()?);
+        let (images, columns) = (images.slice_mut::<T>()?, columns.slice::<T>()?);
+        let Some((one, used)) = partly_used(shape, images.len()) else {
+            col2im(shape, columns, images);
+            return Ok(());
+        };
+        images.fill(T::default());
+        let (image, matrix) = (images.len() / shape.batch, columns.len() / shape.batch);
+        for (image, matrix) in images.chunks_exact_mut(image).zip(columns.chunks_exact(matrix)) {
+            col2im(&one, matrix, &mut image[..used]);
+        }
         Ok(())
     }, other => Err(ctx.unsupported(other, TYPES)))
 }
@@ -210,6 +245,7 @@ mod tests {
         let images = [&window[..], &[("output_size", "(5, 4)")]].concat();
         Case::new(&COL2IM, &images).check_gradient(&[numbers(&[2, 18, 12])]);
         Case::new(&IM2COL, &[("kernel", "(3,)"), ("pad", "(1,)")]).check_gradient(&[numbers(&[1, 2, 4])]);
+        Case::new(&IM2COL, &[("kernel", "(2,)"), ("pad", "(1,)")]).check_gradient(&[numbers(&[2, 2, 4, 3])]);
     }
 
     #[test]

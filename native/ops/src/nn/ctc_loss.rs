@@ -144,7 +144,9 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
             Some(lengths) => lengths[n],
             None => row.iter().position(|l| *l == padding).unwrap_or(longest),
         };
-        let class = |l: &i64| usize::try_from(*l).ok().filter(|l| *l < classes && *l != blank);
+        // A negative label is no class: it ends the labels, as -1 does for blank_label="last".
+        let len = row[..len].iter().position(|l| *l < 0).unwrap_or(len);
+        let class = |l: &i64| usize::try_from(*l).ok().filter(|l| *l < classes);
         row[..len].iter().map(|l| class(l).ok_or(*l)).collect::<Result<Vec<usize>, i64>>().map_err(|l| {
             Error::Value(format!(
                 "CTCLoss: label {l} of sequence {n} is none of the {classes} classes, of which {blank} is the blank"
@@ -228,7 +230,7 @@ mod tests {
     fn labels_that_are_no_classes_are_refused() {
         let run = |labels: [i32; 2]| Case::new(&CTC_LOSS, &[]).run1(&[scores(3, 1, 4), array(&labels, &[1, 2])]);
         assert!(run([1, 4]).is_err());
-        assert!(run([-1, 1]).is_err());
+        assert!(run([3, -1]).is_ok());
         let ins = [scores(3, 1, 4), array(&[1i32, 2], &[1, 2]), array(&[4i32], &[1])];
         assert!(Case::new(&CTC_LOSS, &[("use_data_lengths", "1")]).run1(&ins).is_err());
     }

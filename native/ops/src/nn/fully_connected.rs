@@ -57,7 +57,8 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let p = p.get::<FullyConnectedParam>();
     io.expect_inputs(if p.no_bias { &["data", "weight"] } else { &["data", "weight", "bias"] })?;
     let n = i64::from(p.num_hidden);
-    if !p.no_bias {
+    // A bias of shape (n, 1) is taken too.
+    if !p.no_bias && *io.ins[2].dims() != [n, 1] {
         io.assign_in(2, &Shape::new(&[n]))?;
     }
     let Some(rank) = io.ins[0].ndim() else {
@@ -193,7 +194,8 @@ fn compose(g: &mut dyn GradGraph, n: &GradNode<'_>) -> Result<Vec<Option<Entry>>
     let dw = g.apply1("dot", &[dy, x], &[("transpose_a", "True")])?;
     let mut grads = vec![Some(dx), Some(dw)];
     if !p.no_bias {
-        grads.push(Some(g.apply1("sum", &[dy], &[("axis", "0")])?));
+        let db = g.apply1("sum", &[dy], &[("axis", "0")])?;
+        grads.push(Some(g.apply1("reshape_like", &[db, n.inputs[2]], &[])?));
     }
     Ok(grads)
 }

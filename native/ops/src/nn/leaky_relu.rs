@@ -87,10 +87,19 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     }
     io.expect_inputs(&["data", "gamma"])?;
     let slopes = if rank > 1 { data.dim(1) } else { 1 };
-    match io.ins[1].dims() {
-        [1] => Ok(()),
-        _ => io.assign_in(1, &Shape::new(&[slopes])),
+    let given = &io.ins[1];
+    if given.is_known() && (given.num_elements() == 1 || axis_of_slopes(&data, given).is_some()) {
+        return Ok(());
     }
+    io.assign_in(1, &Shape::new(&[slopes]))
+}
+
+/// The one axis of the data along which slopes of the same rank lie, if that is how they are given.
+fn axis_of_slopes(data: &Shape, slopes: &Shape) -> Option<usize> {
+    let mut long = (0..slopes.dims().len()).filter(|i| slopes.dim(*i) != 1);
+    let axis = long.next()?;
+    let fits = data.ndim() == slopes.ndim() && data.dim(axis) == slopes.dim(axis) && long.next().is_none();
+    fits.then_some(axis)
 }
 
 formula!(Binary Leaky = |x, slope| if x > 0.0 { x } else { slope * x });
@@ -153,17 +162,17 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
 }
 
 /// The data as examples of channels of equally treated elements: (channels, elements of a channel).
-fn channels(data: &Shape, slopes: usize) -> (usize, usize) {
+fn channels(data: &Shape, slopes: &Shape) -> (usize, usize) {
     let dims = data.to_usize();
-    match slopes {
+    match slopes.num_elements() {
         1 => (1, dims.iter().skip(1).product::<usize>().max(1)),
-        n => (n, dims[2..].iter().product()),
+        n => (n, dims[axis_of_slopes(data, slopes).unwrap_or(1) + 1..].iter().product()),
     }
 }
 
 fn prelu<T: Real>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     let slopes = gamma.slice::<T>()?;
-    let (count, inner) = channels(x.shape(), slopes.len());
+    let (count, inner) = channels(x.shape(), gamma.shape());
     let (x, out) = in_out::<T, T>(x, out)?;
     let example = count * inner;
     parallel_rows(out, example, (1 << 14) / example.max(1), |i, out| {
@@ -183,7 +192,7 @@ fn prelu<T: Real>(x: &In<'_>, gamma: &In<'_>, out: &mut Out<'_>) -> Result<()> {
 
 fn prelu_backward<T: Real>(ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (g, x, slopes) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
-    let (count, inner) = channels(ins[1].shape(), slopes.len());
+    let (count, inner) = channels(ins[1].shape(), ins[2].shape());
     let example = count * inner;
     if outs[0].wanted() {
         parallel_rows(outs[0].slice_mut::<T>()?, example, (1 << 14) / example.max(1), |i, out| {

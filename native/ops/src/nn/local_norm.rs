@@ -27,7 +27,7 @@ params! {
         beta: f32 = 0.75;
         /// What is added to the weighted mean of the squares.
         knorm: f32 = 2.0;
-        /// Channels in the window around each channel; an odd number.
+        /// Channels in the window around each channel. An even number n takes n / 2 channels on either side, and still divides by n.
         nsize: u32 = required, where 1..=u32::MAX;
     }
 }
@@ -70,8 +70,6 @@ impl LrnParam {
 }
 
 fn lrn_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
-    let nsize = p.get::<LrnParam>().nsize;
-    ensure!(nsize % 2 == 1, "LRN takes an odd nsize, so that the window has a middle, not {nsize}");
     ferromx_core::infer::same_shape(p, io)?;
     ensure!(
         io.ins[0].ndim().is_none_or(|n| n >= 2),

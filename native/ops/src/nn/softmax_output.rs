@@ -98,10 +98,14 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
         dims[..n - 1].into()
     };
     let label = Shape::from(label);
-    // Accepted besides: probabilities, and for multi_output one flattened row of labels per example.
+    // Accepted besides: probabilities, and for multi_output one flattened row of labels per example, or labels with an axis 1 of
+    // length 1.
     let given = &io.ins[1];
     let flat = Shape::new(&[data.dim(0), label.product(1..)]);
-    if given.is_known() && (*given == data || (p.multi_output && *given == flat)) {
+    let mut kept: Dims = dims.into();
+    kept.iter_mut().skip(1).take(1).for_each(|d| *d = 1);
+    let others = [flat, Shape::from(kept)];
+    if given.is_known() && (*given == data || (p.multi_output && others.contains(given))) {
         return Ok(());
     }
     // Probabilities, as far as the shapes are known.
@@ -149,7 +153,8 @@ fn backward_as<T: Real>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -
     };
     let scale = f64::from(p.grad_scale) / divisor.max(1) as f64;
     if ins[0].shape() == ins[1].shape() {
-        softmax_output_backward_dense(scale, y, label, head, dx);
+        // MXNet counts no labels where they are probabilities.
+        softmax_output_backward_dense(f64::from(p.grad_scale), y, label, head, dx);
     } else {
         ensure!(
             label.len() == shape.outer * shape.inner,

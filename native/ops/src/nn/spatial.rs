@@ -24,6 +24,11 @@ pub fn triple(what: &str, tuple: &Shape, n: usize, default: usize, lowest: i64) 
     Ok(out)
 }
 
+/// The first `n` numbers of a tuple. MXNet does not look at more of pooling's tuples.
+pub fn first(tuple: &Shape, n: usize) -> Shape {
+    Shape::new(&tuple.dims()[..n.min(tuple.dims().len())])
+}
+
 /// Spatial sizes as three numbers with ones in front.
 pub fn sizes(dims: &[i64]) -> [usize; 3] {
     let mut out = [1; 3];

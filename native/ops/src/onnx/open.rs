@@ -14,7 +14,7 @@ use ferromx_kernels::movement;
 
 use super::extents::Extents;
 use crate::broadcast::binary::sum_to;
-use crate::init::{equal_steps, fill};
+use crate::init::{Steps, equal_steps, fill};
 use crate::rules::{complete_from_size, no_gradient};
 use crate::shape::moves::{by_size, source, target};
 use crate::shape::slice::{SliceParam, slice_region, slice_shape};
@@ -205,7 +205,7 @@ pub static RANGE: OpDef = OpDef::new("_onnx_Range")
     .forward(|ctx, ins, outs| {
         let shapes: Vec<&Shape> = ins.iter().map(In::shape).collect();
         let (start, step, _) = range(ctx.params(), &shapes)?.unwrap_or((0, 1, 0));
-        equal_steps(&mut outs[0], start as f64, step as f64, 1, None)
+        equal_steps(&mut outs[0], start as f64, step as f64, 1, Steps::Converted)
     })
     .grad(Grad::Zero);
 

@@ -146,13 +146,13 @@ params! {
 
 step!(ADAGRAD_UPDATE: AdaGrad, "_sparse_adagrad_update",
 "A step of AdaGrad: with g = clip(rescale_grad * grad) + wd * weight, history += g^2 and the result is \
- weight - lr * g / (sqrt(history) + epsilon) (Duchi et al., 2011).",
+ weight - lr * g / sqrt(history + epsilon) (Duchi et al., 2011).",
 AdaGradParam, states [history = "The sum of squares."],
 numbers |p| [lr = p.lr, epsilon = p.epsilon, wd = p.wd, rescale = p.rescale_grad, limit = bound(p.clip_gradient)],
 |weight, grad| {
     let g = clip(rescale * grad, limit) + wd * weight;
     let history = history + g * g;
-    [weight - lr * g / (history.sqrt() + epsilon), history]
+    [weight - lr * g / (history + epsilon).sqrt(), history]
 }, sparse = crate::sparse::lazy);
 
 params! {

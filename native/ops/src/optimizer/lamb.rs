@@ -1,15 +1,14 @@
 //! LAMB: Adam's direction, scaled layer by layer to the size of the weight (You et al., Large Batch Optimization for Deep
 //! Learning, 2020).
 
-use ferromx_core::dispatch;
 use ferromx_core::dtype::{DType, Element};
 use ferromx_core::error::Result;
 use ferromx_core::infer::ShapeIo;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
-use ferromx_core::params;
 use ferromx_core::params::{Params, Tuple};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
+use ferromx_core::{dispatch, ensure, params};
 use ferromx_kernels::map::{Arith, Lane, LaneFn, Load, Store};
 use ferromx_kernels::math::{Real, pow};
 use ferromx_kernels::par::{Plain, with_scratch};
@@ -168,7 +167,7 @@ fn trust_ratio(weight_norm: f64, direction_norm: f64, lower_bound: f32, upper_bo
     if norm == 0.0 || direction_norm == 0.0 { 1.0 } else { norm / direction_norm }
 }
 
-/// The weight and the direction share a shape; the norms have one element.
+/// The weight and the direction share a shape; the norms have one element or more.
 fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     let mut common = io.outs[0].clone();
     for _ in 0..2 {
@@ -177,7 +176,16 @@ fn phase2_shape(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
             common = io.ins[i].clone();
         }
     }
-    (2..4).try_for_each(|i| io.assign_in(i, &Shape::new(&[1])))?;
+    for norm in 2..4 {
+        // Of a norm of shape (1, ...) the first element counts.
+        if io.ins[norm].is_known() {
+            let (name, given) = (norm - 1, &io.ins[norm]);
+            ensure!(given.dim(0) == 1, "r{name} shape incorrect: its first axis must have length 1, but it is {given}");
+            ensure!(!given.dims().contains(&0), "r{name} of shape {given} has no element: give the norm");
+        } else {
+            io.assign_in(norm, &Shape::new(&[1]))?;
+        }
+    }
     io.assign_out(0, &common)
 }
 
@@ -185,7 +193,7 @@ const PHASE2: &str = "A step of LAMB along the direction g of phase 1: weight - 
     first limited to [lower_bound, upper_bound] and r2 is the norm of g. Where a norm is 0, r1 / r2 is 1 (You et al., 2020).";
 
 const NORMS: [ArgDef; 2] =
-    [arg("r1", "The norm of the weight: one element."), arg("r2", "The norm of g: one element.")];
+    [arg("r1", "The norm of the weight: the first element."), arg("r2", "The norm of g: the first element.")];
 
 pub static LAMB_UPDATE_PHASE2: OpDef = OpDef::new("lamb_update_phase2")
     .doc(PHASE2)

@@ -201,6 +201,9 @@ fn backward<D: Density<N>, const N: usize>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
             let (grad, density) = (&grad[range.clone()], density.map(|d| &d[range]));
             multiversion::run(Slopes { points, grad, density, of, out, law: PhantomData::<(D, M)> });
         };
+        if x.is_empty() {
+            return outs.iter_mut().try_for_each(no_gradient);
+        }
         let (points, others) = outs.split_at_mut(1);
         if points[0].wanted() {
             parallel_rows(points[0].slice_mut::<T>()?, GRAIN, 1, |k, out| slopes(k * GRAIN, out.len(), 0, out));

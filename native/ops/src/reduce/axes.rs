@@ -47,7 +47,8 @@ pub fn resolve(axis: &ShapeOrNone, exclude: bool, n: usize) -> Result<Axes> {
     Ok(if exclude { (0..n).filter(|a| !axes.contains(a)).collect() } else { axes })
 }
 
-/// The shape without the axes, or with length 1 there. A result of one element has shape (1).
+/// The shape without the axes, or with length 1 there. A result of one element has shape (1), but a scalar whose axes are kept stays
+/// one.
 pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
     let mut dims = Dims::new();
     for (i, d) in shape.dims().iter().enumerate() {
@@ -57,7 +58,7 @@ pub fn reduced(shape: &Shape, axes: &[usize], keepdims: bool) -> Shape {
             (true, false) => {}
         }
     }
-    if dims.is_empty() {
+    if dims.is_empty() && !(keepdims && shape.dims().is_empty()) {
         dims.push(1);
     }
     Shape::from(dims)

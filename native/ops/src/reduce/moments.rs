@@ -95,10 +95,19 @@ fn compute<T: Real>(x: &[T], len: usize, outs: &mut [Out<'_>]) -> Result<()> {
         with_scratch(unwanted(variance), |other_variance: &mut [T]| {
             let mean = if mean.wanted() { mean.slice_mut::<T>()? } else { other_mean };
             let variance = if variance.wanted() { variance.slice_mut::<T>()? } else { other_variance };
-            row_moments(len, x, mean, variance);
+            stats_of_rows(len, x, mean, variance);
             Ok(())
         })
     })
+}
+
+/// Mean and variance of each row; those of no elements are not numbers.
+fn stats_of_rows<T: Real>(len: usize, x: &[T], mean: &mut [T], variance: &mut [T]) {
+    if len > 0 {
+        return row_moments(len, x, mean, variance);
+    }
+    mean.fill(T::from_f32(f32::NAN));
+    variance.fill(T::from_f32(f32::NAN));
 }
 
 /// The same for outputs of another type.
@@ -106,7 +115,7 @@ fn compute_as<T: Real, U: Store<T>>(x: &[T], len: usize, outs: &mut [Out<'_>]) -
     let count = outs[0].len();
     with_scratch(2 * count, |stats: &mut [T]| {
         let (mean, variance) = stats.split_at_mut(count);
-        row_moments(len, x, mean, variance);
+        stats_of_rows(len, x, mean, variance);
         for (out, stat) in outs.iter_mut().zip([mean, variance]) {
             if out.wanted() {
                 <U as Store<T>>::store(stat, out.slice_mut::<U>()?);

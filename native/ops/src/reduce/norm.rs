@@ -87,15 +87,26 @@ fn forward_as<F: Norm>(ctx: &OpCtx<'_>, x: &In<'_>, out: &mut Out<'_>) -> Result
     let shape = x.shape().to_usize();
     let axes = resolve(&ctx.params::<NormParam>().axis, false, shape.len())?;
     if let DType::F64 = x.dtype() {
-        return reduce_into::<F::Reducer, f64, f64>(x.slice()?, &shape, &axes, out);
+        return reduce_into::<F::Reducer, f64, f64>(x.slice()?, &shape, &axes, out).map(|_| ());
     }
     dispatch!(x.dtype(), T in [f32, f16, bf16, u8, i8, i32, i64, bool] => {
-        reduce_into::<F::Reducer, T, f32>(x.slice()?, &shape, &axes, out)
+        let x = x.slice::<T>()?;
+        match reduce_into::<F::Reducer, T, f32>(x, &shape, &axes, out)? {
+            Range::Finite => Ok(()),
+            // Squares may have left the range of single precision.
+            Range::Exceeded => reduce_into::<F::Reducer, T, f64>(x, &shape, &axes, out).map(|_| ()),
+        }
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
+/// Whether the lanes of a reduction were wide enough.
+enum Range {
+    Finite,
+    Exceeded,
+}
+
 /// Reduces in lanes of type `C`, then converts to the output's type.
-fn reduce_into<R, T, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<()>
+fn reduce_into<R, T, C>(x: &[T], shape: &[usize], axes: &[usize], out: &mut Out<'_>) -> Result<Range>
 where
     R: Reducer<C>,
     C: Number,
@@ -107,7 +118,7 @@ where
             for (y, norm) in out.slice_mut::<U>()?.iter_mut().zip(norms.iter()) {
                 *y = U::from_f64(norm.to_f64());
             }
-            Ok(())
+            Ok(if norms.iter().all(|n| n.to_f64().is_finite()) { Range::Finite } else { Range::Exceeded })
         }, d => Err(Error::Internal(format!("no norm of type {d}"))))
     })
 }

@@ -387,13 +387,16 @@ pub fn split_parts(p: &SplitParam) -> usize {
     if p.sections > 0 { p.sections as usize } else { p.indices.dims().len() }
 }
 
-/// The lengths of the parts of an axis of `n`.
+/// The lengths of the parts of an axis of `n`. Indices within an axis of length 0 are not looked at.
 pub fn split_lengths(p: &SplitParam, n: usize) -> Result<Vec<usize>> {
     if p.sections > 0 {
         let parts = p.sections as usize;
         return Ok((0..parts).map(|i| n / parts + usize::from(i < n % parts)).collect());
     }
     let starts = p.indices.dims();
+    if n == 0 {
+        return Ok(vec![0; starts.len()]);
+    }
     ensure!(starts.first() == Some(&0), "indices={} must begin with 0, the start of the first part", p.indices);
     let ends = starts[1..].iter().copied().chain([n as i64]);
     let length = |(begin, end): (&i64, i64)| {

@@ -261,6 +261,13 @@ pub static SLICE_LIKE: OpDef = OpDef::new("slice_like")
     ])
     .params::<SliceLikeParam>()
     .shape(slice_like_shape)
+    .dtype(|p, io| {
+        crate::index::data_dtype(p, io)?;
+        match (io.ins[0], io.ins[1]) {
+            (Some(d), None) => io.assign_in(1, d),
+            _ => Ok(()),
+        }
+    })
     .forward(|_, ins, outs| like_region(&outs[0].shape().to_usize()).read(&ins[0], &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|_, ins, outs| {

@@ -43,10 +43,10 @@ fn image_size(shape: &Shape) -> [usize; 2] {
     [shape.dim(2).max(0) as usize, shape.dim(3).max(0) as usize]
 }
 
-/// A parameter of two numbers, (height, width), each at least `lowest`.
+/// A parameter of two numbers, (height, width), each at least `lowest`; MXNet does not look at more.
 fn pair(what: &str, tuple: &Shape, lowest: i64) -> Result<[usize; 2]> {
     match tuple.dims() {
-        [h, w] if *h >= lowest && *w >= lowest => Ok([*h as usize, *w as usize]),
+        [h, w, ..] if *h >= lowest && *w >= lowest => Ok([*h as usize, *w as usize]),
         _ => Err(ferromx_core::error::Error::Value(format!(
             "{what} {tuple} must be two numbers, (height, width), of {lowest} and above"
         ))),

@@ -80,7 +80,8 @@ impl BilinearResizeParam {
     /// The output's size along an axis of `size` pixels.
     fn resized(&self, size: i64, exact: i32, scale: Option<f32>) -> Result<i64> {
         let scaled = |size: i64| match scale {
-            Some(scale) => Ok((size as f64 * f64::from(scale)) as i64),
+            // In single precision: 10 pixels times 0.7 are 7.
+            Some(scale) => Ok((size as f32 * scale) as i64),
             None => Err(Error::Value(format!("mode {:?} needs both scale_height and scale_width", self.mode))),
         };
         let even = size % 2 == 0;
@@ -155,8 +156,7 @@ pub static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling
         let size = match output_size.dims() {
             [] => [1, 1],
             [size] => [*size; 2],
-            [height, width] => [*height, *width],
-            _ => [0; 2],
+            [height, width, ..] => [*height, *width],
         };
         ensure!(size.iter().all(|d| *d > 0), "output_size {output_size} must be one or two numbers of 1 and above");
         expect_images("data", &io.ins[0])?;

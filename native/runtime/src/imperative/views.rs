@@ -40,7 +40,11 @@ pub fn at(source: &Arc<Tensor>, index: i64) -> Result<Arc<Tensor>> {
     if !is_recorded(source) {
         return Ok(Arc::new(Tensor::new(view)));
     }
-    reshape(&slice(source, index, index + 1)?, view.shape().dims(), false)
+    let row = slice(source, index, index + 1)?;
+    match view.shape().dims() {
+        [] => recorded("_np_reshape", &[("newshape", "()")], &row),
+        dims => reshape(&row, dims, false),
+    }
 }
 
 /// The same elements under another shape, with the special values of the operator `Reshape`.

@@ -122,6 +122,18 @@ mod tests {
     }
 
     #[test]
+    fn parameters_of_other_iterators_are_left_out() {
+        let path = std::env::temp_dir().join(format!("ferromx-csv-other-{}", std::process::id()));
+        fs::write(&path, "1,2\n3,4\n").unwrap();
+        let path = path.to_string_lossy().into_owned();
+        let attrs = [("data_csv", path.as_str()), ("data_shape", "(2,)"), ("batch_size", "2"), ("rand_mirror", "1")];
+        let attrs: Attrs = attrs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let mut it = super::super::find("CSVIter").unwrap().create(&attrs).unwrap();
+        assert!(it.next().unwrap());
+        assert_eq!(it.batch().unwrap().data.dense().unwrap().to_vec::<f32>().unwrap(), [1., 2., 3., 4.]);
+    }
+
+    #[test]
     fn bad_lines_are_named() {
         assert!(iter("1,2\n3\n").err().unwrap().to_string().contains("line 2: 1 values"));
         assert!(iter("1,2\n3,x4\n").err().unwrap().to_string().contains("line 2: 'x4' is no number"));

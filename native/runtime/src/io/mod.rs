@@ -62,12 +62,19 @@ impl IterDef {
         (self.fields)()
     }
 
-    /// Makes an iterator.
+    /// Makes an iterator. Parameters that it does not have are left out with a warning, since MXNet takes any, and programs give
+    /// iterators those of others.
     ///
     /// # Errors
     /// Parameters that do not parse, files that are missing or damaged.
     pub fn create(&self, attrs: &Attrs) -> Result<Box<dyn DataIter>> {
-        (self.create)(attrs).map_err(|e| e.in_operator(self.name, self.name))
+        let fields = self.fields();
+        let (known, unknown): (Attrs, Attrs) = (attrs.iter().map(|(k, v)| (k.clone(), v.clone())))
+            .partition(|(key, _)| fields.iter().any(|field| field.name == key));
+        for key in unknown.keys() {
+            log::warn!("{} has no parameter '{key}': it is ignored", self.name);
+        }
+        (self.create)(&known).map_err(|e| e.in_operator(self.name, self.name))
     }
 }
 

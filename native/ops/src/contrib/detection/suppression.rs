@@ -27,7 +27,7 @@ params! {
         score_index: i32 = 1;
         /// Where the class is in a row; -1 if there are no classes.
         id_index: i32 = (-1);
-        /// The class of boxes that are left out; -1 for none.
+        /// The class of boxes that are left out, if there are classes.
         background_id: i32 = (-1);
         /// Whether a box also suppresses boxes of other classes.
         force_suppress: bool = false;
@@ -73,7 +73,7 @@ impl BoxNmsParam {
             coordinates: self.coord_start as usize,
             score: self.score_index as usize,
             class,
-            background: (class.is_some() && self.background_id >= 0).then_some(self.background_id as f32),
+            background: class.map(|_| self.background_id as f32),
             force: self.force_suppress,
             valid_above: self.valid_thresh,
             overlap_above: self.overlap_thresh,

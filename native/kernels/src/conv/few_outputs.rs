@@ -1,0 +1,143 @@
+//! The gradient of the input where the kernel is nearly as large as the padded image, so that there are few outputs: most products of
+//! the implicit matrix product would be with zeros of the padding. Here each tap is multiplied with the outputs that read through it,
+//! and no others.
+
+use super::ConvShape;
+use crate::float::Accum;
+use crate::gemm::gemm;
+use crate::par::{MatMut, MatRef, parallel_rows, with_scratch};
+use std::ops::Range;
+
+/// How many times as many products the implicit matrix product has where this way pays.
+const SAVING: usize = 4;
+/// Outputs from which a matrix product is faster than adding multiples of rows of the kernel.
+const MATRIX_OUTPUTS: usize = 8;
+/// Elements of the products that are kept at a time.
+const BLOCK: usize = 1 << 16;
+
+/// Whether this way is faster than the implicit matrix product.
+pub(super) fn pays(shape: &ConvShape) -> bool {
+    let strides: usize = shape.stride.iter().product();
+    shape.output_plane().saturating_mul(strides).saturating_mul(SAVING) <= shape.input_plane()
+}
+
+/// Writes the gradient of the input. The lengths are those of the shape.
+pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+    let (ins, outs, taps, outputs) = (shape.group_in(), shape.group_out(), shape.taps(), shape.output_plane());
+    if shape.kernel == shape.input && outputs == 1 && shape.pad == [0; 3] {
+        return as_product(shape, output_grad, weights, input_grad);
+    }
+    parallel_rows(input_grad, shape.input_plane(), 1, |i, plane| {
+        let (image, channel) = (i / shape.in_channels, i % shape.in_channels);
+        let (group, channel) = (channel / ins, channel % ins);
+        let grads = &output_grad[(image * shape.groups + group) * outs * outputs..][..outs * outputs];
+        let weights = &weights[(group * outs * ins + channel) * taps..];
+        plane.fill(T::zero());
+        if outputs == 0 || outs == 0 {
+            return;
+        }
+        if outputs < MATRIX_OUTPUTS {
+            for (o, grads) in grads.chunks_exact(outputs).enumerate() {
+                add_windows(shape, grads, &weights[o * ins * taps..][..taps], plane);
+            }
+            return;
+        }
+        let grads = MatRef::row_major(grads, outs, outputs);
+        let len = (BLOCK / outputs).clamp(1, taps);
+        with_scratch(len * outputs, |products: &mut [T]| {
+            for first in (0..taps).step_by(len) {
+                let count = len.min(taps - first);
+                let products = &mut products[..count * outputs];
+                let by_tap = MatRef::new(&weights[first..], count, outs, 1, ins * taps);
+                gemm(T::one(), by_tap, grads, T::zero(), MatMut::row_major(&mut *products, count, outputs));
+                for (tap, products) in (first..).zip(products.chunks_exact(outputs)) {
+                    add_tap(shape, tap, products, plane);
+                }
+            }
+        });
+    });
+}
+
+/// The gradient where the kernel is the whole image: a product of two matrices.
+fn as_product<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input_grad: &mut [T]) {
+    let (outs, len) = (shape.group_out(), shape.depth());
+    for group in 0..shape.groups {
+        let grads = MatRef::new(&output_grad[group * outs..], shape.batch, outs, shape.out_channels, 1);
+        let weights = MatRef::row_major(&weights[group * outs * len..][..outs * len], outs, len);
+        let to = MatMut::new(&mut input_grad[group * len..], shape.batch, len, shape.groups * len);
+        gemm(T::one(), grads, weights, T::zero(), to);
+    }
+}
+
+/// The three coordinates of an index.
+fn coordinates(index: usize, [_, height, width]: [usize; 3]) -> [usize; 3] {
+    [index / (height * width), index / width % height, index % width]
+}
+
+/// The steps `i` of `count` for which `first + i * step` lies in an axis of `len`.
+fn inside(first: isize, step: usize, count: usize, len: usize) -> Range<usize> {
+    let begin = first.min(0).unsigned_abs().div_ceil(step).min(count);
+    let room = usize::try_from(len as isize - first).unwrap_or(0);
+    begin..room.div_ceil(step).clamp(begin, count)
+}
+
+/// Where output `at` reads through tap `tap` along an axis, which may be outside.
+fn position(shape: &ConvShape, axis: usize, at: usize, tap: usize) -> isize {
+    (at * shape.stride[axis] + tap * shape.dilate[axis]) as isize - shape.pad[axis] as isize
+}
+
+/// The start of the row of the plane that an output reads through a tap, both given by their first two coordinates.
+fn row_of(shape: &ConvShape, output: [usize; 3], tap: [usize; 3]) -> Option<usize> {
+    let [d, h] = [0, 1].map(|axis| {
+        usize::try_from(position(shape, axis, output[axis], tap[axis])).ok().filter(|x| *x < shape.input[axis])
+    });
+    Some((d? * shape.input[1] + h?) * shape.input[2])
+}
+
+/// Adds the kernel of one output channel, times each output's gradient, where that output's window lies.
+fn add_windows<T: Accum>(shape: &ConvShape, grads: &[T], kernel: &[T], plane: &mut [T]) {
+    let (width, step) = (shape.kernel[2], shape.dilate[2]);
+    for (output, grad) in grads.iter().enumerate() {
+        let output = coordinates(output, shape.output());
+        let first = position(shape, 2, output[2], 0);
+        let range = inside(first, step, width, shape.input[2]);
+        if range.is_empty() {
+            continue;
+        }
+        let first = (first + (range.start * step) as isize) as usize;
+        for (row, kernel) in kernel.chunks_exact(width).enumerate() {
+            let tap = coordinates(row * width, shape.kernel);
+            if let Some(start) = row_of(shape, output, tap) {
+                add_multiple(*grad, &kernel[range.clone()], step, &mut plane[start + first..]);
+            }
+        }
+    }
+}
+
+/// Adds the products of one tap, one for each output, to the elements that these read through it.
+fn add_tap<T: Accum>(shape: &ConvShape, tap: usize, products: &[T], plane: &mut [T]) {
+    let tap = coordinates(tap, shape.kernel);
+    let (out, step) = (shape.output(), shape.stride[2]);
+    let first = position(shape, 2, 0, tap[2]);
+    let range = inside(first, step, out[2], shape.input[2]);
+    if range.is_empty() {
+        return;
+    }
+    let first = (first + (range.start * step) as isize) as usize;
+    for (row, products) in products.chunks_exact(out[2]).enumerate() {
+        if let Some(start) = row_of(shape, coordinates(row * out[2], out), tap) {
+            add_multiple(T::one(), &products[range.clone()], step, &mut plane[start + first..]);
+        }
+    }
+}
+
+crate::simd::per_isa! {
+    /// `to[i * step] += a * x[i]`.
+    fn add_multiple<T: Accum>(a: T, x: &[T], step: usize, to: &mut [T]) {
+        if step == 1 {
+            to.iter_mut().zip(x).for_each(|(to, x)| *to += a * *x);
+        } else {
+            to.iter_mut().step_by(step).zip(x).for_each(|(to, x)| *to += a * *x);
+        }
+    }
+}

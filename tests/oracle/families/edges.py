@@ -1,0 +1,142 @@
+"""What programs meet at the edges: arrays without elements, special numbers, and parameters and shapes that are odd but accepted."""
+
+import numpy as np
+
+from cases import INTS, OpCase, data, special, whole
+
+
+def cases():
+    yield from empty()
+    yield from special_numbers()
+    yield from integers()
+    yield from repeated()
+    yield from unknown_parameters()
+    yield from odd_shapes()
+    yield from long_tuples()
+
+
+def graded(op, inputs, attrs=None, **more):
+    return OpCase(op, inputs, attrs or {}, train=True, grad="all", **more)
+
+
+def empty():
+    """Axes of length 0, and scalars."""
+    for attrs in ({"indices": "(0, 1, 2)", "axis": "0"}, {"indices": "(0, 1)", "axis": "1"},
+                  {"indices": "(0,)", "axis": "0", "sections": "3"}):
+        for op in ("_npi_split", "_split_v2"):
+            yield OpCase(op, [np.zeros((0, 0), "float32")], attrs, np_shape=True)
+    for op in ("sum", "mean", "max", "norm"):
+        yield OpCase(op, [np.array(3, "float32")], {"keepdims": "True"}, np_shape=True)
+    yield OpCase("argmin", [np.array(3, "float32")], {"keepdims": "True"}, np_shape=True)
+    yield OpCase("moments", [np.zeros((2, 0), "float32")], {"axes": "(0, 1)"}, np_shape=True)
+    for op in ("_linalg_makediag", "_random_pdf_normal"):
+        arrays = [np.zeros((2, 0), "float32")] + ([data(2), data(2, lo=1)] if "pdf" in op else [])
+        yield graded(op, arrays, np_shape=True)
+    yield OpCase("_eye", [], {"N": "0", "M": "3"}, np_shape=True)
+    yield OpCase("_eye", [], {"N": "3", "M": "-1"})
+    vector = data(3)
+    yield graded("pick", [vector, whole(1, hi=2)])
+    yield graded("pick", [vector, whole(1, hi=2)], {"keepdims": "True"})
+    yield OpCase("pick", [vector, whole(1, hi=2)], np_shape=True)
+
+
+def special_numbers():
+    for op in ("relu", "sigmoid", "softsign", "gamma", "gammaln", "sqrt", "rsqrt", "abs", "log", "cbrt", "tanh"):
+        yield graded(op, [special()])
+    large = np.array([[1e30, 1e30], [3, 4]], "float32")
+    yield OpCase("norm", [large], {"axis": "1"})
+    yield OpCase("_npi_norm", [large], {"axis": "(1,)", "ord": "2"}, np_shape=True)
+    yield OpCase("_npi_norm", [data((2, 4), lo=2, hi=5)], {"axis": "(1,)", "ord": "100"}, np_shape=True)
+
+
+def integers():
+    numbers = np.array([[5, -5, 7], [1, -1, 100]])
+    divisors = np.array([[3, 3, 2], [2, -2, 7]])
+    for dtype in INTS:
+        x, y = [np.abs(v) if dtype == "uint8" else v for v in (numbers, divisors)]
+        x, y = x.astype(dtype), y.astype(dtype)
+        yield graded("broadcast_mod", [x, y])
+        yield graded("_mod", [x, y])
+        yield graded("_mod_scalar", [x], {"scalar": "3"})
+        yield graded("_rmod_scalar", [x], {"scalar": "30"})
+        yield graded("_mul_scalar", [x], {"scalar": "2.5"})
+        yield graded("elemwise_div", [x, y])
+        yield graded("square", [x])
+        for low, high in ((-5, 150), (10, 300), (-300, 300), (-1.5, 1.5)):
+            yield OpCase("clip", [x], {"a_min": str(low), "a_max": str(high)})
+        yield graded("clip", [x], {"a_min": "-130", "a_max": "6"})
+        for op in ("_np_sum", "_np_prod"):
+            yield graded(op, [x], {"axis": "(1,)", "dtype": "float32"}, np_shape=True)
+    for dtype in ("int32", "int64", "int8", "uint8"):
+        for start, stop, num in ((0, 5, 3), (0, 10, 4), (5, 1, 4)):
+            for endpoint in ("True", "False"):
+                yield OpCase("_npi_linspace", [], {"start": str(start), "stop": str(stop), "num": str(num), "dtype": dtype,
+                                                   "endpoint": endpoint}, np_shape=True)
+    yield OpCase("_npi_flip", [data((2, 3))], {"axis": "None"}, np_shape=True)
+    yield OpCase("_npi_flip", [data((2, 3))], {"axis": "()"}, np_shape=True)
+
+
+def repeated():
+    """Gradients of equal eigenvalues and singular values."""
+    for matrix in (np.eye(3), np.diag([1.0, 2, 2])):
+        yield graded("_linalg_syevd", [matrix], head=[np.ones((3, 3)), np.array([1.0, 2, 4])])
+    for matrix in (np.eye(2), np.array([[2.0, 0, 0], [0, 2, 0]])):
+        shapes = [(2, 2), (2,), matrix.shape]
+        yield graded("_npi_svd", [matrix], head=[np.ones(s) for s in shapes], np_shape=True)
+
+
+def unknown_parameters():
+    """Operators without parameters do not look at any."""
+    one = data((2, 3), lo=1)
+    for op in ("relu", "exp", "gamma", "zeros_like", "BlockGrad", "Flatten", "shape_array"):
+        yield OpCase(op, [one], {"axis": "1"})
+    for op in ("elemwise_add", "broadcast_maximum", "_npi_add"):
+        yield OpCase(op, [one, one], {"axis": "1"})
+
+
+def odd_shapes():
+    x = data((2, 3))
+    yield OpCase("FullyConnected", [x, data((4, 3)), data((4, 1))], {"num_hidden": "4"})
+    for other in ("int32", "float16", "uint8"):
+        yield OpCase("slice_like", [data((3, 3)), np.ones((2, 2), other)])
+    for gamma in ((1, 1), (1, 3)):
+        yield graded("LeakyReLU", [x, data(gamma, lo=0)], {"act_type": "prelu"})
+    for gamma in ((3,), ()):
+        yield graded("LeakyReLU", [data(3), data(gamma, lo=0)], {"act_type": "prelu"}, np_shape=True)
+    for op, more in (("lamb_update_phase2", 0), ("mp_lamb_update_phase2", 1)):
+        for norms in ((1, 4), (2, 1)):
+            yield OpCase(op, [x, x, data(norms, lo=1), data(norms, lo=1, seed=1)] + [x] * more, {"lr": "0.25"},
+                         compare="data" if more == 0 else "first")
+    labels = whole((2, 1, 2, 2), hi=2)
+    scores = data((2, 3, 2, 2))
+    yield graded("SoftmaxOutput", [scores, labels], {"multi_output": "True"})
+    yield graded("SoftmaxOutput", [scores, np.abs(data(scores.shape, seed=1))], {"multi_output": "True"})
+    for normalization in ("null", "batch", "valid"):
+        yield graded("SoftmaxOutput", [x, np.abs(data((2, 3), seed=1))], {"normalization": normalization, "grad_scale": "0.5"})
+    for attrs in ({}, {"pad": "(1,)"}, {"stride": "(2,)"}):
+        yield graded("im2col", [data((2, 2, 3, 5))], {"kernel": "(2,)", **attrs})
+    maps = data((2, 4, 5, 5))
+    region = np.array([[-0.4, 0, 0, 3, 3], [1, 1, 1, 4, 4]], "float32")
+    yield OpCase("ROIPooling", [maps, region], {"pooled_size": "(2, 2)", "spatial_scale": "1"})
+    yield OpCase("_contrib_ROIAlign", [maps, region], {"pooled_size": "(2, 2)", "spatial_scale": "1"})
+    yield OpCase("_contrib_PSROIPooling", [maps, region], {"output_dim": "1", "pooled_size": "2", "spatial_scale": "1"})
+    lengths = [np.array([4, 4], "float32"), np.array([2, 2], "float32")]
+    used = {"use_data_lengths": "True", "use_label_lengths": "True"}
+    yield OpCase("CTCLoss", [data((4, 2, 5)), np.array([[0, 2, 3], [2, 0, 3]], "float32")] + lengths, used)
+    rows = np.array([[-1, .5, .1, .1, .2, .2], [1, .4, .1, .1, .2, .2], [-2, .3, .3, .3, .4, .4], [2, .6, .5, .5, .7, .8]], "float32")
+    for background in ("-1", "-2", "2"):
+        yield OpCase("_contrib_box_nms", [rows], {"coord_start": "2", "score_index": "1", "id_index": "0",
+                                                  "background_id": background})
+    for scale in ("0.7", "1.3", "0.9"):
+        for size in (5, 10, 7):
+            yield OpCase("_contrib_BilinearResize2D", [data((1, 1, size, size))], {"scale_height": scale, "scale_width": scale})
+
+
+def long_tuples():
+    """More numbers than there are axes."""
+    image = data((1, 2, 5, 4))
+    for op in ("Pooling", "Pooling_v1"):
+        yield OpCase(op, [image], {"kernel": "(2, 2)", "stride": "(1, 2, 3)", "pad": "(1, 0, 1)", "pool_type": "sum"})
+    yield OpCase("Pooling", [data((1, 2, 6))], {"kernel": "(2,)", "pad": "(1, 1, 1)", "pool_type": "avg"})
+    yield OpCase("_contrib_AdaptiveAvgPooling2D", [image], {"output_size": "(2, 3, 4)"})
+    yield OpCase("GridGenerator", [data((2, 6))], {"transform_type": "affine", "target_shape": "(3, 2, 2)"})

@@ -1,0 +1,60 @@
+"""Arrays without elements or dimensions in the legacy semantics, rows of vectors, and what MXNet takes although it is odd."""
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, nd
+
+from record import record
+
+for name, array in (
+    ("nothing", nd.array([])),
+    ("empty", nd.empty((2, 0))),
+    ("no_rows", nd.array(np.zeros((0, 3)))),
+    ("full", nd.full((0,), 3)),
+    ("scalar", nd.array(3.0)),
+    ("reshaped", nd.array(np.zeros((0, 3))).reshape((-1, 3))),
+    ("sum", nd.array(np.zeros((0, 3))).sum(axis=0)),
+    ("csr", nd.sparse.csr_matrix(([], [], [0, 0, 0]), shape=(2, 3))),
+    ("numpy_scalar", mx.np.array(3.0)),
+    ("numpy_integer", mx.np.array(5, dtype="int32")),
+    ("numpy_nothing", mx.np.array([])),
+    ("legacy_row", nd.array([1, 2, 3])[1]),
+):
+    record(name, array)
+    record(name + "_shape", array.shape)
+record("float", float(mx.np.array(2.5)))
+record("length", len(nd.empty((0, 2))))
+x = nd.array([])
+x[:] = 3
+record("filled_nothing", x)
+
+record("rounded", nd.amp_cast(nd.array([1.5, -2.7, 300, -5, 2.5]), dtype="int32"))
+record("rounded_int8", nd.amp_cast(nd.array([1.5, -2.7, 300, -500, 2.5]), dtype="int8"))
+record("rounded_uint8", nd.amp_cast(nd.array([1.5, -2.7, 300, -5, 2.5]), dtype="uint8"))
+record("lrn_window_of_4", nd.LRN(nd.arange(32).reshape((1, 8, 2, 2)), nsize=4))
+record("lrn_window_of_2", nd.LRN(nd.arange(32).reshape((1, 8, 2, 2)), nsize=2))
+record("unknown_parameter", nd.broadcast_maximum(nd.array([1, 2]), nd.array([2, 1]), axis=1))
+loss = mx.gluon.loss.CosineEmbeddingLoss()
+record("cosine_embedding", loss(nd.array([[1.0, 2]]), nd.array([[2.0, 1]]), nd.array([1])))
+record("ctc_padding", nd.CTCLoss(nd.arange(40).reshape((4, 2, 5)) / 10, nd.array([[1, -1, -1], [2, 1, -1]]), blank_label="last"))
+
+weight, history = nd.array([[1.0, 2], [3, 4]]).tostype("row_sparse"), nd.zeros((2, 2)).tostype("row_sparse")
+step = mx.optimizer.create("adagrad", learning_rate=0.1, eps=1.0)
+step.update(0, weight, nd.array([[0.5, 0.25], [1, 1]]).tostype("row_sparse"), history)
+record("adagrad", weight)
+
+mx.npx.set_np()
+from mxnet import np as mnp  # noqa: E402
+
+row = mnp.arange(5)[2]
+record("row", row)
+record("row_shape", row.shape)
+record("element_shape", mnp.arange(6).reshape(2, 3)[1, 2].shape)
+x = mnp.arange(4.0)
+x.attach_grad()
+with autograd.record():
+    y = x[1] * x[2]
+y.backward()
+record("product_of_rows", y)
+record("product_of_rows_grad", x.grad)
+record("parts", [p.shape for p in mnp.split(mnp.zeros((0, 3)), [1, 2])])
