@@ -181,6 +181,8 @@ static void graphs_have_attributes(void) {
   OK(NNGraphGetSymbol(other, &back));
   REFUSED(NNGraphGetSymbol(s, &back), "of kind Symbol");
   CHECK(has_nodes(back, "c a f"));
+  REFUSED(NNAddControlDeps(s, back), "control dependencies are not kept");
+  REFUSED(NNAddControlDeps(s, NULL), "null");
   GraphHandle all[] = {graph, saved, other};
   for (int i = 0; i < 3; i++) OK(NNGraphFree(all[i]));
   REFUSED(NNGraphFree(graph), "disposed already");

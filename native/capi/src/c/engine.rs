@@ -2,6 +2,7 @@
 //! it runs at once, on the caller's thread.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Arc;
 
 use ferromx_core::context::Context;
 use ferromx_core::ensure;
@@ -18,6 +19,7 @@ use crate::handle;
 
 /// What a pushed function is told: `mxnet::RunContext` of MXNet's `base.h`.
 #[repr(C)]
+#[allow(dead_code)] // Foreign functions read the fields.
 struct RunContext {
     device: [c_int; 2],
     stream: *mut c_void,
@@ -28,10 +30,11 @@ struct RunContext {
 /// What an asynchronous function calls when it has finished: `mxnet::engine::CallbackOnComplete` of MXNet's `engine.h`. The function is
 /// called with the two pointers and with an error, which is null where there is none.
 #[repr(C)]
+#[allow(dead_code)] // Foreign functions read the fields.
 struct OnComplete {
     callback: extern "C" fn(*mut c_void, *mut c_void, *const c_void),
     engine: *mut c_void,
-    completion: *const c_void,
+    completion: *mut c_void,
 }
 
 /// Whether an asynchronous function has finished, and whether it failed.
@@ -42,8 +45,8 @@ struct Completion {
 }
 
 extern "C" fn complete(_: *mut c_void, completion: *mut c_void, error: *const c_void) {
-    // SAFETY: `run_async` keeps the completion until this has set it, and a function calls this once, by the contract of the C API.
-    let completion = unsafe { &*completion.cast::<Completion>() };
+    // SAFETY: `run_async` gave away this reference, which a function gives back by its one call, as the contract of the C API says.
+    let completion = unsafe { Arc::from_raw(completion.cast_const().cast::<Completion>()) };
     let mut failed = completion.failed.lock();
     *failed = Some(!error.is_null());
     completion.changed.notify_all();
@@ -114,8 +117,8 @@ impl Pushed {
     fn run_async(self, function: EngineAsyncFunc) -> Result<()> {
         let mut context = self.run_context()?;
         let function = function.ok_or_else(|| Error::Value(self.missing("async_func")))?;
-        let completion = Completion::default();
-        let target = (&raw const completion).cast();
+        let completion = Arc::new(Completion::default());
+        let target = Arc::into_raw(completion.clone()).cast_mut().cast();
         let mut done = OnComplete { callback: complete, engine: std::ptr::null_mut(), completion: target };
         // SAFETY: as in `run`; the callback is valid until it was called, for which the loop below waits.
         unsafe { function((&raw mut context).cast(), (&raw mut done).cast(), self.parameter) };

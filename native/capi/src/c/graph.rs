@@ -4,6 +4,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
+use ferromx_core::error::Error;
 use ferromx_runtime::symbol::AnnotatedGraph;
 
 use super::args::{id, text, texts};
@@ -96,5 +97,19 @@ pub extern "C" fn NNGraphApplyPasses(
         let names = texts(pass_names, num_pass as usize, "pass_names")?;
         let result = graph(id(src))?.apply(&names)?;
         put_handle(dst, || Ok(insert(Object::Graph(Arc::new(result)))))
+    })
+}
+
+/// Would make the nodes of a symbol run after those of another, besides what they compute from; always an error: nodes keep no other order
+/// than that of their inputs.
+#[unsafe(no_mangle)]
+pub extern "C" fn NNAddControlDeps(symbol_handle: SymbolHandle, src_dep: SymbolHandle) -> c_int {
+    guard(|| {
+        symbol(id(symbol_handle))?;
+        symbol(id(src_dep))?;
+        Err(Error::Unsupported(
+            "control dependencies are not kept: nodes run in the order of their inputs; make the later node read an output of the earlier one"
+                .into(),
+        ))
     })
 }

@@ -37,7 +37,7 @@ Programs compile against `native/capi/include/mxnet/c_api.h`. This page is writt
 
 Every function returns 0, or -1 and leaves a message for `MXGetLastError`. Every function that MXNet 1.9.1 exports is here. Those whose
 purpose needs what this library does not have are errors that say so: CUDA code compiled at run time (`MXRtc*`), code linked to MXNet's
-own C++ types (`MXLoadLib`, `MXTVMBridge`), and stores across processes (`MXInitPSEnv`).
+own C++ types (`MXLoadLib`, `MXTVMBridge`), stores across processes (`MXInitPSEnv`), control dependencies (`NNAddControlDeps`).
 
 ";
 
