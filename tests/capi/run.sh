@@ -17,6 +17,7 @@ printf '#include <mxnet/c_api.h>\nint main() { return 0; }\n' > "$out/header.c"
 cp "$out/header.c" "$out/header.cc"
 ${CC:-cc} -std=c99 -Wall -Wextra -Wpedantic -Werror -I "$include" -fsyntax-only "$out/header.c"; count $? header_in_c
 ${CXX:-c++} -std=c++11 -Wall -Wextra -Wpedantic -Werror -I "$include" -fsyntax-only "$out/header.cc"; count $? header_in_cpp
+tests/capi/called.sh; count $? every_function_is_called
 
 runner=()
 if [ "${VALGRIND:-0}" = 1 ]; then

@@ -119,7 +119,7 @@ static void profiles_are_written(void) {
   OK(MXProfileCreateCounter(domain, "items", &counter));
   OK(MXProfileDurationStart(task));
   OK(MXProfileDurationStop(task));
-  REFUSED(MXProfileDurationStop(task), "was not started");
+  OK(MXProfileDurationStop(task)); /* One that was not started is empty. */
   OK(MXProfileSetCounter(counter, 4));
   OK(MXProfileAdjustCounter(counter, -1));
   OK(MXProfileSetMarker(domain, "here", "process"));

@@ -13,10 +13,11 @@ use ferromx_runtime::io::recordio::{Reader, Writer};
 use ferromx_runtime::kvstore::KvStore;
 use ferromx_runtime::predict::Predictor;
 use ferromx_runtime::profiler::Mark;
-use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
+use ferromx_runtime::symbol::{AnnotatedGraph, AtomicSymbol, Symbol};
 use parking_lot::{Mutex, RwLock};
 
 use crate::c::{NdList, PackedObject};
+use crate::gradient_names;
 
 /// A symbol handle's content: composing changes it in place.
 pub enum SymbolState {
@@ -53,6 +54,8 @@ pub enum Object {
     Mark(Arc<Mark>),
     /// An argument of a packed function.
     Packed(Arc<PackedObject>),
+    /// A graph with attributes.
+    Graph(Arc<AnnotatedGraph>),
 }
 
 impl Object {
@@ -70,6 +73,7 @@ impl Object {
             Object::KvStore(_) => "KVStore",
             Object::Mark(_) => "Profile",
             Object::Packed(_) => "Object",
+            Object::Graph(_) => "Graph",
         }
     }
 }
@@ -90,6 +94,8 @@ static TABLE: RwLock<Table> = RwLock::new(Table { slots: Vec::new(), free: Vec::
 const SLOT_BITS: u32 = 32;
 const GENERATION_MASK: u32 = 0x3FFF_FFFF;
 const OPERATOR: u64 = 1 << 62;
+/// Bit of the handles of gradients' names, which have that of operators too.
+const GRADIENT: u64 = 1 << 61;
 
 /// Puts an object into the table.
 pub fn insert(object: Object) -> u64 {
@@ -182,6 +188,8 @@ getters! {
     mark -> Mark(Arc<Mark>), "Profile";
     /// The argument of packed functions that a handle stands for.
     packed -> Packed(Arc<PackedObject>), "Object";
+    /// The graph with attributes of a handle.
+    graph -> Graph(Arc<AnnotatedGraph>), "Graph";
 }
 
 /// The arrays of some handles.
@@ -241,11 +249,14 @@ pub fn live() -> usize {
     table.slots.len() - table.free.len()
 }
 
-/// The handle of an operator name or alias. It is never freed.
+/// The handle of an operator name or alias, or of the name of a gradient. It is never freed.
 ///
 /// # Errors
 /// There is no such operator.
 pub fn operator(name: &str) -> Result<u64> {
+    if let Ok(index) = gradient_names::NAMES.binary_search(&name) {
+        return Ok(OPERATOR | GRADIENT | (index as u64 + 1));
+    }
     let (name, _) = registry::find(name)?;
     let index = registry::names()
         .binary_search(&name)
@@ -253,11 +264,24 @@ pub fn operator(name: &str) -> Result<u64> {
     Ok(OPERATOR | (index as u64 + 1))
 }
 
+/// The name of a gradient if the handle stands for one.
+pub fn gradient_name(handle: u64) -> Option<&'static str> {
+    let index = (handle & !(OPERATOR | GRADIENT)).checked_sub(1)?;
+    let is_gradient = handle & (OPERATOR | GRADIENT) == OPERATOR | GRADIENT;
+    gradient_names::NAMES.get(index as usize).copied().filter(|_| is_gradient)
+}
+
 /// Name and definition of an operator handle.
 ///
 /// # Errors
-/// A value that [`operator`] did not return.
+/// A value that [`operator`] did not return, or the handle of a gradient's name.
 pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
+    if let Some(name) = gradient_name(handle) {
+        return Err(Error::Unsupported(format!(
+            "{name} is the gradient of an operator, which cannot be called by its name: record the operator with autograd, or bind it \
+             and call backward"
+        )));
+    }
     let entry = match handle & OPERATOR {
         0 => None,
         _ => registry::entry(((handle & !OPERATOR) as usize).wrapping_sub(1)),
@@ -270,6 +294,15 @@ pub fn operator_of(handle: u64) -> Result<(&'static str, &'static OpDef)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn gradients_have_names_and_no_calls() {
+        let handle = operator("_backward_Activation").unwrap();
+        assert_eq!(gradient_name(handle), Some("_backward_Activation"));
+        assert!(operator_of(handle).map(|_| ()).unwrap_err().to_string().contains("cannot be called by its name"));
+        assert_eq!(gradient_name(operator("relu").unwrap()), None);
+        assert!(operator("_backward_nothing").is_err());
+    }
 
     #[test]
     fn stale_null_and_foreign_handles_are_errors() {

@@ -2,6 +2,7 @@
 //! errors into what their callers expect.
 
 pub mod c;
+mod gradient_names;
 mod guard;
 pub mod handle;
 mod jni;

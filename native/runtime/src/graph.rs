@@ -1,6 +1,6 @@
 //! The graph as the passes see it: nodes in a vector, inputs before their users, forward and gradient operators alike.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -100,9 +100,17 @@ pub fn entry(node: usize, index: usize) -> Entry {
 }
 
 impl Graph {
-    /// The graph of a symbol, and the entries of its outputs. Nodes keep the symbol's topological order.
+    /// The graph of a symbol, and the entries of its outputs. Nodes keep the symbol's topological order; where parts take the places of
+    /// nodes, all variables come first, in their order.
     pub fn from_symbol(symbol: &Symbol) -> (Graph, Vec<Entry>) {
-        let nodes = topological(symbol.entries());
+        let mut nodes = topological(symbol.entries());
+        let expanded = symbol.expanded();
+        if let Some(flat) = &expanded {
+            nodes.retain(|node| node.is_variable());
+            let known: HashSet<*const Node> = nodes.iter().map(Arc::as_ptr).collect();
+            nodes.extend(topological(flat.entries()).into_iter().filter(|n| !known.contains(&Arc::as_ptr(n))));
+        }
+        let symbol = expanded.as_ref().unwrap_or(symbol);
         let id: HashMap<*const Node, usize> = nodes.iter().enumerate().map(|(i, n)| (Arc::as_ptr(n), i)).collect();
         let find = |e: &crate::symbol::NodeEntry| entry(id[&Arc::as_ptr(&e.node)], e.index as usize);
         let mut graph = Graph::default();

@@ -7,6 +7,7 @@ pub mod graph;
 pub mod imperative;
 pub mod io;
 pub mod kvstore;
+pub mod partition;
 pub mod passes;
 pub mod predict;
 pub mod profiler;

@@ -11,7 +11,7 @@ use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::to_dense;
 
 use crate::arrays;
-use crate::executor::{Bound, Executor};
+use crate::executor::{Bound, Executor, Monitor};
 use crate::symbol::Symbol;
 use crate::symbol_infer::{infer_dtypes, infer_shapes};
 
@@ -105,6 +105,21 @@ impl Network {
     }
 }
 
+impl Network {
+    /// Binds the network once for each of several threads; parameters are shared.
+    ///
+    /// # Errors
+    /// No thread, or those of [`Network::bind`].
+    pub fn bind_many(&self, inputs: &[(String, Shape)], threads: usize) -> Result<Vec<Predictor>> {
+        ensure!(threads > 0, "num_threads is 0: at least one thread predicts");
+        let mut all = Vec::new();
+        for _ in 0..threads {
+            all.push(self.bind(inputs)?);
+        }
+        Ok(all)
+    }
+}
+
 impl Predictor {
     /// The network, to bind it again for other shapes.
     pub fn network(&self) -> &Network {
@@ -130,6 +145,19 @@ impl Predictor {
     /// Those of the operators.
     pub fn forward(&self) -> Result<()> {
         self.executor.forward(false)
+    }
+
+    /// Runs step `step` of the network and returns how many are behind it; none is run where there are fewer steps.
+    ///
+    /// # Errors
+    /// Those of the operator.
+    pub fn partial_forward(&self, step: usize) -> Result<usize> {
+        self.executor.partial_forward(step)
+    }
+
+    /// Installs a monitor of the nodes' outputs, with inputs too if so asked, or removes it.
+    pub fn set_monitor(&self, monitor: Option<Monitor>, inputs_too: bool) {
+        self.executor.set_monitor(monitor, inputs_too);
     }
 
     /// Output `index`.

@@ -150,6 +150,18 @@ pub fn put<T>(out: *mut T, value: T, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// Writes several results to memory that has room for them.
+pub fn put_all<T: Copy>(out: *mut T, values: &[T], what: &str) -> Result<()> {
+    if out.is_null() && !values.is_empty() {
+        return Err(null(what));
+    }
+    for (i, value) in values.iter().enumerate() {
+        // SAFETY: not null; by the contract of the C API there is room for as many values.
+        unsafe { out.add(i).write(*value) };
+    }
+    Ok(())
+}
+
 /// The value behind a pointer that is read and written.
 pub fn get<T: Copy>(p: *const T, what: &str) -> Result<T> {
     Ok(slice(p, 1, what)?[0])

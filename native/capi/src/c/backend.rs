@@ -1,24 +1,25 @@
-//! Backends that take over parts of graphs. This library compiles graphs itself and has none, so that every name is refused.
+//! Backends that take over parts of graphs. This library compiles graphs itself; nodes that stand for parts keep the names that programs
+//! and files know, and the parts take their places when a graph is bound.
 
+use std::collections::HashSet;
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::error::{Error, Result};
+use ferromx_core::context::Context;
+use ferromx_core::error::Result;
+use ferromx_runtime::partition;
 
-use super::args::{id, text};
+use super::args::{id, put, tensors, text, texts};
 use super::guard;
+use super::ret::put_handle;
 use super::types::{NDArrayHandle, SymbolHandle};
-use crate::handle::symbol;
+use crate::handle::{insert_symbol, symbol};
 
-fn find(handle: SymbolHandle, name: *const c_char) -> Result<()> {
-    symbol(id(handle))?;
-    let name = text(name, "backend")?;
-    Err(Error::NotFound(format!(
-        "there is no backend '{name}' in this library, which has none: graphs are optimized when they are bound, so leave out \
-         optimize_for and the argument backend"
-    )))
+fn names(list: *mut *const c_char, n: u32) -> Result<HashSet<String>> {
+    Ok(texts(list, n as usize, "op_names")?.into_iter().collect())
 }
 
-/// Gives a graph whose parts a backend takes over. There is no backend, so that every name is an error.
+/// Gives a graph whose parts a backend takes over: `MKLDNN` and `MKLDNN_QUANTIZE` take layers with what follows them, `default` and
+/// `default_v2` operators of names that were set.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXGenBackendSubgraph(
     sym_handle: SymbolHandle,
@@ -26,12 +27,13 @@ pub extern "C" fn MXGenBackendSubgraph(
     ret_sym_handle: *mut SymbolHandle,
 ) -> c_int {
     guard(|| {
-        let _ = ret_sym_handle;
-        find(sym_handle, backend)
+        let partitioned = partition::partition(&symbol(id(sym_handle))?, &text(backend, "backend")?)?;
+        put_handle(ret_sym_handle, || Ok(insert_symbol(partitioned)))
     })
 }
 
-/// Gives a graph that a backend has partitioned and the arrays that it needs. There is no backend, so that every name is an error.
+/// Gives a graph as `MXGenBackendSubgraph` does, and the arrays that it needs besides the old ones, of which there are none. As in MXNet, a
+/// name that is no backend leaves the graph as it is. Shapes and types do not matter to the backends here.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXOptimizeForBackend(
     sym_handle: SymbolHandle,
@@ -64,11 +66,76 @@ pub extern "C" fn MXOptimizeForBackend(
     new_aux_names_handle: *mut *mut *mut c_char,
 ) -> c_int {
     guard(|| {
-        let _ = (dev_type, ret_sym_handle, args_len, in_args_handle, aux_len, in_aux_handle, num_options, keys, vals);
-        let _ = (num_input_shapes, input_shape_names, input_shape_data, input_shape_idx, skip_infer);
-        let _ = (num_input_dtypes, input_dtype_names, input_dtypes, num_input_stypes, input_stype_names, input_stypes);
-        let _ =
-            (new_args_cnt, new_args_handle, new_arg_names_handle, new_aux_cnt, new_aux_handle, new_aux_names_handle);
-        find(sym_handle, backend_name)
+        let _ = (num_options, keys, vals, skip_infer, input_shape_names, input_shape_data, input_shape_idx);
+        let _ = (num_input_shapes, num_input_dtypes, input_dtype_names, input_dtypes);
+        let _ = (num_input_stypes, input_stype_names, input_stypes);
+        let _ = (new_args_handle, new_arg_names_handle, new_aux_handle, new_aux_names_handle);
+        check_arrays(dev_type, (args_len, in_args_handle), (aux_len, in_aux_handle))?;
+        let optimized = partition::optimize(&symbol(id(sym_handle))?, &text(backend_name, "backend_name")?)?;
+        put(new_args_cnt, 0, "new_args_cnt")?;
+        put(new_aux_cnt, 0, "new_aux_cnt")?;
+        put_handle(ret_sym_handle, || Ok(insert_symbol(optimized)))
     })
+}
+
+/// Checks the device and the arrays that come with a graph; null stands for an array that is not there.
+fn check_arrays(device: c_int, args: (u32, *mut NDArrayHandle), aux: (u32, *mut NDArrayHandle)) -> Result<()> {
+    Context::from_codes(device, 0)?;
+    for (n, handles) in [args, aux] {
+        super::args::optional(handles, n as usize, |h| tensors(&h, 1, "arrays"))?;
+    }
+    Ok(())
+}
+
+/// Makes a symbol in which every largest group of connected operators of these names is one node, a `_CachedOp`. The backend, `default` or
+/// `default_v2`, keeps the names.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXBuildSubgraphByOpNames(
+    sym_handle: SymbolHandle,
+    prop_name: *const c_char,
+    num_ops: u32,
+    op_names: *mut *const c_char,
+    ret_sym_handle: *mut SymbolHandle,
+) -> c_int {
+    guard(|| {
+        let ops = names(op_names, num_ops)?;
+        let built = partition::build(&symbol(id(sym_handle))?, &text(prop_name, "prop_name")?, ops)?;
+        put_handle(ret_sym_handle, || Ok(insert_symbol(built)))
+    })
+}
+
+/// Sets the names of operators that a backend groups when an executor is bound and the variable `MXNET_SUBGRAPH_BACKEND` names it. Graphs
+/// are compiled whole when they are bound, where such groups change no result, so that the names have no further use.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetSubgraphPropertyOpNames(
+    prop_name: *const c_char,
+    num_ops: u32,
+    op_names: *mut *const c_char,
+) -> c_int {
+    guard(|| {
+        text(prop_name, "prop_name")?;
+        names(op_names, num_ops).map(|_| ())
+    })
+}
+
+/// Sets the names of operators that a backend groups.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSetSubgraphPropertyOpNamesV2(
+    prop_name: *const c_char,
+    num_ops: u32,
+    op_names: *mut *const c_char,
+) -> c_int {
+    guard(|| partition::set_op_names(&text(prop_name, "prop_name")?, names(op_names, num_ops)?))
+}
+
+/// Forgets names that `MXSetSubgraphPropertyOpNames` set.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRemoveSubgraphPropertyOpNames(prop_name: *const c_char) -> c_int {
+    guard(|| text(prop_name, "prop_name").map(|_| ()))
+}
+
+/// Forgets names that `MXSetSubgraphPropertyOpNamesV2` set.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRemoveSubgraphPropertyOpNamesV2(prop_name: *const c_char) -> c_int {
+    guard(|| partition::remove_op_names(&text(prop_name, "prop_name")?))
 }

@@ -118,10 +118,10 @@ impl Foreign {
     }
 }
 
-fn set_monitor(handle: ExecutorHandle, callback: ExecutorMonitorCallback, data: *mut c_void, all: bool) -> Result<()> {
-    let executor = executor(id(handle))?;
+/// A monitor that calls a foreign function; `None` for null.
+pub(super) fn monitor(callback: ExecutorMonitorCallback, data: *mut c_void) -> Option<Monitor> {
     let data = Foreign(data);
-    let monitor = callback.map(|callback| -> Monitor {
+    callback.map(|callback| -> Monitor {
         Arc::new(move |name: &str, array: NDArray| {
             let name = CString::new(name.replace('\0', "\\0")).unwrap_or_default();
             let array = raw(insert_tensor(Tensor::new(array)));
@@ -129,8 +129,11 @@ fn set_monitor(handle: ExecutorHandle, callback: ExecutorMonitorCallback, data: 
             // as long as it is installed; the name lives until it returns.
             unsafe { callback(name.as_ptr(), array, data.pointer()) }
         })
-    });
-    executor.set_monitor(monitor, all);
+    })
+}
+
+fn set_monitor(handle: ExecutorHandle, callback: ExecutorMonitorCallback, data: *mut c_void, all: bool) -> Result<()> {
+    executor(id(handle))?.set_monitor(monitor(callback, data), all);
     Ok(())
 }
 

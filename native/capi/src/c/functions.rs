@@ -151,7 +151,7 @@ pub extern "C" fn MXFuncGetInfo(
     guard(|| {
         let (function, def) = function(fun)?;
         let arguments = (num_args, arg_names, arg_type_infos, arg_descriptions);
-        let ret = describe(function.name, def, (name, description), arguments, return_type)?;
+        let ret = describe(function.name, Some(def), (name, description), arguments, return_type)?;
         ret.keep("MXFuncGetInfo");
         Ok(())
     })

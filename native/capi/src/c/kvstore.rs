@@ -10,7 +10,7 @@ use ferromx_runtime::kvstore::{Key, KvStore, Updater};
 use super::args::{attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
 use super::ret::{put_handle, put_text};
-use super::types::{KVStoreHandle, MXKVStoreStrUpdater, MXKVStoreUpdater, NDArrayHandle};
+use super::types::{KVStoreHandle, MXKVStoreServerController, MXKVStoreStrUpdater, MXKVStoreUpdater, NDArrayHandle};
 use crate::handle::{self, Object, insert, insert_tensor, kv_store};
 
 fn numbers(keys: *const c_int, n: u32) -> Result<Vec<Key>> {
@@ -383,5 +383,70 @@ pub extern "C" fn MXKVStoreBroadcastEx(
         let _ = priority;
         let (given, pulled) = (arrays(vals, vnum, "vals")?, arrays(outs, onum, "outs")?);
         kv_store(id(handle))?.broadcast((&names(vkeys, vnum)?, &given), (&names(okeys, onum)?, &pulled))
+    })
+}
+
+/// Would set up this process as a scheduler, server or worker among several. There are no stores across processes yet, so that it is an
+/// error.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXInitPSEnv(num_vars: u32, keys: *mut *const c_char, vals: *mut *const c_char) -> c_int {
+    guard(|| {
+        let given = attrs(keys, vals, num_vars as usize)?;
+        let role = given.get("DMLC_ROLE").map_or("worker", String::as_str);
+        Err(Error::Unsupported(format!(
+            "this process cannot be a {role} among others: stores across processes do not exist in this library; train in one process \
+             with a store of kind 'local' or 'device'"
+        )))
+    })
+}
+
+/// Gives how many of the processes of a group have gone: none, as the store lives in this process alone.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXKVStoreGetNumDeadNode(
+    handle: KVStoreHandle,
+    node_id: c_int,
+    number: *mut c_int,
+    timeout_sec: c_int,
+) -> c_int {
+    guard(|| {
+        let _ = (node_id, timeout_sec);
+        kv_store(id(handle))?;
+        put(number, 0, "number")
+    })
+}
+
+/// Makes the end of a store wait for the other processes that share it, or not; there are no others.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXKVStoreSetBarrierBeforeExit(handle: KVStoreHandle, barrier_before_exit: c_int) -> c_int {
+    guard(|| {
+        let _ = barrier_before_exit;
+        kv_store(id(handle)).map(|_| ())
+    })
+}
+
+/// Serves a store until its workers have stopped; it has no workers elsewhere, so that the function returns at once, as in MXNet.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXKVStoreRunServer(
+    handle: KVStoreHandle,
+    controller: MXKVStoreServerController,
+    controller_handle: *mut c_void,
+) -> c_int {
+    guard(|| {
+        let _ = (controller, controller_handle);
+        kv_store(id(handle)).map(|_| ())
+    })
+}
+
+/// Sends a command to the servers of a store, of which there are none.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXKVStoreSendCommmandToServers(
+    handle: KVStoreHandle,
+    cmd_id: c_int,
+    cmd_body: *const c_char,
+) -> c_int {
+    guard(|| {
+        let _ = cmd_id;
+        text(cmd_body, "cmd_body")?;
+        kv_store(id(handle)).map(|_| ())
     })
 }

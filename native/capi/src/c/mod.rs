@@ -9,9 +9,11 @@ mod cached_op;
 mod custom;
 mod data_iter;
 mod dlpack;
+mod engine;
 mod executor;
 mod files;
 mod functions;
+mod graph;
 mod imperative;
 mod infer;
 mod kvstore;
@@ -20,6 +22,7 @@ mod ndarray;
 mod number;
 mod operators;
 mod packed;
+mod precision;
 mod predict;
 mod profile;
 mod recordio;
@@ -30,6 +33,7 @@ mod simple_bind;
 mod sparse;
 mod symbol;
 mod types;
+mod unavailable;
 
 pub use packed::PackedObject;
 pub use predict::NdList;
@@ -71,10 +75,15 @@ pub(crate) fn guard<F: FnOnce() -> Result<()>>(body: F) -> c_int {
         Ok(Err(e)) => class_first(e.to_string()),
         Err(payload) => crate::guard::panic_message(payload.as_ref()),
     };
+    set_last_error(&message);
+    -1
+}
+
+/// Keeps a message for `MXGetLastError`.
+fn set_last_error(message: &str) {
     // Zero bytes cannot be part of a C string.
     let text = CString::new(message.replace('\0', "\\0")).unwrap_or_default();
     LAST_ERROR.with_borrow_mut(|last| *last = text);
-    -1
 }
 
 /// The message of the last call that failed on this thread. It stays valid until the next one fails.

@@ -10,10 +10,11 @@ use super::args::{id, put, raw, text};
 use super::guard;
 use super::ret::{Ret, put_text, put_texts};
 use super::types::{AtomicSymbolCreator, OpHandle};
-use crate::handle;
+use crate::{gradient_names, handle};
 
 fn put_operators(function: &'static str, size: *mut u32, out: *mut *mut *mut c_void) -> Result<()> {
-    let all = registry::all().map(|op| Ok(raw(handle::operator(op.name)?))).collect::<Result<Vec<_>>>()?;
+    let names = registry::all().map(|op| op.name).chain(gradient_names::NAMES.iter().copied());
+    let all = names.map(|name| Ok(raw(handle::operator(name)?))).collect::<Result<Vec<_>>>()?;
     let mut ret = Ret::new();
     put(size, all.len() as u32, "out_size")?;
     put(out, ret.list(all), "out_array")?;
@@ -21,19 +22,32 @@ fn put_operators(function: &'static str, size: *mut u32, out: *mut *mut *mut c_v
     Ok(())
 }
 
-/// Lists the names and aliases of all operators. The array is valid until the next call on this thread.
+/// The names of everything that has a handle.
+fn names() -> Vec<&'static str> {
+    let mut all = [registry::names(), gradient_names::NAMES].concat();
+    all.sort_unstable();
+    all
+}
+
+/// The name of an operator, which its aliases stand for, or that of a gradient.
+fn name_of(handle: *mut c_void) -> Result<&'static str> {
+    let gradient = handle::gradient_name(id(handle)).map(Ok);
+    gradient.unwrap_or_else(|| Ok(handle::operator_of(id(handle))?.1.name))
+}
+
+/// Lists the names and aliases of all operators, and the names of gradients. The array is valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
-    guard(|| put_texts("MXListAllOpNames", registry::names(), out_size, out_array))
+    guard(|| put_texts("MXListAllOpNames", &names(), out_size, out_array))
 }
 
 /// As `MXListAllOpNames`.
 #[unsafe(no_mangle)]
 pub extern "C" fn NNListAllOpNames(out_size: *mut u32, out_array: *mut *mut *const c_char) -> c_int {
-    guard(|| put_texts("NNListAllOpNames", registry::names(), out_size, out_array))
+    guard(|| put_texts("NNListAllOpNames", &names(), out_size, out_array))
 }
 
-/// Lists the handle of every operator once, without its aliases. The array is valid until the next call on this thread.
+/// Lists the handle of every operator once, without its aliases, and of every gradient. The array is valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolListAtomicSymbolCreators(
     out_size: *mut u32,
@@ -54,10 +68,10 @@ pub extern "C" fn NNGetOpHandle(op_name: *const c_char, op_out: *mut OpHandle) -
     guard(|| put(op_out, raw(handle::operator(&text(op_name, "op_name")?)?), "op_out"))
 }
 
-/// Gives the name of an operator, valid until the next call on this thread.
+/// Gives the name of an operator, which its aliases stand for, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolName(creator: AtomicSymbolCreator, name: *mut *const c_char) -> c_int {
-    guard(|| put_text("MXSymbolGetAtomicSymbolName", handle::operator_of(id(creator))?.0, name))
+    guard(|| put_text("MXSymbolGetAtomicSymbolName", name_of(creator)?, name))
 }
 
 /// Pointers for arguments: their number, names, type strings and descriptions.
@@ -66,15 +80,15 @@ pub(super) type Arguments = (*mut u32, *mut *mut *const c_char, *mut *mut *const
 /// Writes what there is to say of an operator under one of its names; the caller keeps the texts.
 pub(super) fn describe(
     op: &str,
-    def: &OpDef,
+    def: Option<&OpDef>,
     (name, description): (*mut *const c_char, *mut *const c_char),
     (num_args, arg_names, arg_type_infos, arg_descriptions): Arguments,
     return_type: *mut *const c_char,
 ) -> Result<Ret> {
-    let arguments = def.arguments();
+    let arguments = def.map(OpDef::arguments).unwrap_or_default();
     let mut ret = Ret::new();
     put(name, ret.text(op), "name")?;
-    put(description, ret.text(def.doc), "description")?;
+    put(description, ret.text(def.map_or("The gradient of an operator.", |def| def.doc)), "description")?;
     put(num_args, arguments.len() as u32, "num_args")?;
     put(arg_names, ret.texts(arguments.iter().map(|a| a.0)), "arg_names")?;
     put(arg_type_infos, ret.texts(arguments.iter().map(|a| &a.1)), "arg_type_infos")?;
@@ -86,7 +100,7 @@ pub(super) fn describe(
 }
 
 /// Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
-/// (empty if their number is fixed), and its return type. All pointers are valid until the next call on this thread.
+/// (empty if their number is fixed), and its return type; a gradient has no arguments. All pointers are valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
     creator: AtomicSymbolCreator,
@@ -100,10 +114,11 @@ pub extern "C" fn MXSymbolGetAtomicSymbolInfo(
     return_type: *mut *const c_char,
 ) -> c_int {
     guard(|| {
-        let (op, def) = handle::operator_of(id(creator))?;
+        let op = name_of(creator)?;
+        let def = registry::find(op).ok().map(|(_, def)| def);
         let arguments = (num_args, arg_names, arg_type_infos, arg_descriptions);
         let mut ret = describe(op, def, (name, description), arguments, return_type)?;
-        put(key_var_num_args, ret.text(def.key_var_num_args()), "key_var_num_args")?;
+        put(key_var_num_args, ret.text(def.map_or("", OpDef::key_var_num_args)), "key_var_num_args")?;
         ret.keep("MXSymbolGetAtomicSymbolInfo");
         Ok(())
     })
@@ -122,9 +137,10 @@ pub extern "C" fn NNGetOpInfo(
     return_type: *mut *const c_char,
 ) -> c_int {
     guard(|| {
-        let (_, def) = handle::operator_of(id(op))?;
+        let name = name_of(op)?;
+        let def = registry::find(name).ok().map(|(_, def)| def);
         let arguments = (num_doc_args, arg_names, arg_type_infos, arg_descriptions);
-        let ret = describe(def.name, def, (real_name, description), arguments, return_type)?;
+        let ret = describe(name, def, (real_name, description), arguments, return_type)?;
         ret.keep("NNGetOpInfo");
         Ok(())
     })

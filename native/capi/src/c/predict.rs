@@ -15,12 +15,13 @@ use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::predict::Network;
 use ferromx_runtime::symbol::Symbol;
 
-use super::args::{copy_numbers, count, id, put, slice, text, texts};
+use super::args::{copy_numbers, count, id, put, put_all, raw, slice, text, texts};
+use super::executor::monitor;
 use super::guard;
 use super::infer::rows;
 use super::number::Number;
 use super::ret::{Ret, put_handle};
-use super::types::{NDListHandle, PredictorHandle};
+use super::types::{NDListHandle, PredMonitorCallback, PredictorHandle};
 use crate::handle::{self, Object, insert, nd_list, predictor};
 
 /// Arrays of a file as this API gives them: 32-bit floats.
@@ -161,6 +162,32 @@ pub extern "C" fn MXPredReshape(
     })
 }
 
+/// Binds a network for `num_threads` threads, one predictor for each, which share the parameters. Otherwise as `MXPredCreate`; `out` has
+/// room for as many handles.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXPredCreateMultiThread(
+    symbol_json_str: *const c_char,
+    param_bytes: *const c_void,
+    param_size: c_int,
+    dev_type: c_int,
+    dev_id: c_int,
+    num_input_nodes: u32,
+    input_keys: *mut *const c_char,
+    input_shape_indptr: *const u32,
+    input_shape_data: *const u32,
+    num_threads: c_int,
+    out: *mut PredictorHandle,
+) -> c_int {
+    guard(|| {
+        put(out, std::ptr::null_mut(), "out")?;
+        let given = Given { symbol: symbol_json_str, params: (param_bytes, param_size), device: (dev_type, dev_id) };
+        let inputs = inputs(num_input_nodes, input_keys, input_shape_indptr, input_shape_data)?;
+        let all = given.network(Vec::new())?.bind_many(&inputs, count(num_threads, "num_threads")?)?;
+        let handles: Vec<_> = all.into_iter().map(|p| raw(insert(Object::Predictor(Arc::new(p))))).collect();
+        put_all(out, &handles, "out")
+    })
+}
+
 /// Gives the shape of an output, valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredGetOutputShape(
@@ -198,6 +225,31 @@ pub extern "C" fn MXPredSetInput(handle: PredictorHandle, key: *const c_char, da
 #[unsafe(no_mangle)]
 pub extern "C" fn MXPredForward(handle: PredictorHandle) -> c_int {
     guard(|| predictor(id(handle))?.forward())
+}
+
+/// Runs one step of the network: call it with `step` from 0 on until `step_left`, the number of steps behind it, is 0. Then the outputs
+/// are there. A step behind the last one does nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXPredPartialForward(handle: PredictorHandle, step: c_int, step_left: *mut c_int) -> c_int {
+    guard(|| {
+        let left = predictor(id(handle))?.partial_forward(count(step, "step")?)?;
+        put(step_left, c_int::try_from(left).unwrap_or(c_int::MAX), "step_left")
+    })
+}
+
+/// Calls a function with the name and array of every output of every node that a run computes, and with `monitor_all` of inputs too; null
+/// removes it. The callee owns the array's handle.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXPredSetMonitorCallback(
+    handle: PredictorHandle,
+    callback: PredMonitorCallback,
+    callback_handle: *mut c_void,
+    monitor_all: bool,
+) -> c_int {
+    guard(|| {
+        predictor(id(handle))?.set_monitor(monitor(callback, callback_handle), monitor_all);
+        Ok(())
+    })
 }
 
 /// Copies an output, as 32-bit floats, to memory for `size` numbers, as many as it has.

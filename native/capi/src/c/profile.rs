@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
-use ferromx_runtime::profiler::{self, Layout, Mark, SortBy};
+use ferromx_runtime::profiler::{self, Kind, Layout, Mark, SortBy};
 
 use super::args::{attrs, count, id, text};
 use super::guard;
@@ -15,7 +15,10 @@ use crate::handle::{self, Object, insert, mark};
 
 /// Checks that what a function is to do concerns this process: 0 is the worker, 1 would be the servers of a store.
 fn check_process(process: c_int) -> Result<()> {
-    ensure!(process == 0, "profile_process is {process}: there are no servers to profile, use 0 (worker)");
+    ensure!(
+        process == 0,
+        "Kvstore Handle passed to profiler is null: profile_process is {process}, but there are no servers to profile; use 0 (worker)"
+    );
     Ok(())
 }
 
@@ -150,7 +153,9 @@ pub extern "C" fn MXProfileCreateTask(
     task_name: *const c_char,
     out: *mut ProfileHandle,
 ) -> c_int {
-    guard(|| put_mark(out, Mark::duration(mark(id(domain))?.domain()?, &text(task_name, "task_name")?)))
+    guard(|| {
+        put_mark(out, Mark::duration(mark(id(domain))?.domain()?, &text(task_name, "task_name")?, Kind::Overlapping))
+    })
 }
 
 /// Makes a frame, which takes from a start to a stop.
@@ -160,13 +165,22 @@ pub extern "C" fn MXProfileCreateFrame(
     frame_name: *const c_char,
     out: *mut ProfileHandle,
 ) -> c_int {
-    guard(|| put_mark(out, Mark::duration(mark(id(domain))?.domain()?, &text(frame_name, "frame_name")?)))
+    guard(|| {
+        put_mark(
+            out,
+            Mark::duration(
+                &format!("{},frame", mark(id(domain))?.domain()?),
+                &text(frame_name, "frame_name")?,
+                Kind::Frame,
+            ),
+        )
+    })
 }
 
 /// Makes an event without a domain, which takes from a start to a stop.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXProfileCreateEvent(event_name: *const c_char, out: *mut ProfileHandle) -> c_int {
-    guard(|| put_mark(out, Mark::duration("event", &text(event_name, "event_name")?)))
+    guard(|| put_mark(out, Mark::duration("event", &text(event_name, "event_name")?, Kind::Nested)))
 }
 
 /// Makes a counter, at 0.

@@ -543,6 +543,24 @@ pub extern "C" fn MXSymbolCutSubgraph(
     })
 }
 
+/// Would make a symbol of the gradients; always an error, as in MXNet: executors compute gradients, and autograd records them.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXSymbolGrad(
+    sym: SymbolHandle,
+    num_wrt: u32,
+    wrt: *mut *const c_char,
+    out: *mut SymbolHandle,
+) -> c_int {
+    guard(|| {
+        let _ = out;
+        symbol(id(sym))?;
+        let names = texts(wrt, num_wrt as usize, "wrt")?.join(", ");
+        Err(Error::Unsupported(format!(
+            "not implemented: the gradients of {names} as a symbol; bind the symbol with arrays for its gradients and call backward"
+        )))
+    })
+}
+
 /// Makes a symbol of the same graph without conversions for mixed precision.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXSymbolRemoveAmpCast(sym_handle: SymbolHandle, ret_sym_handle: *mut SymbolHandle) -> c_int {

@@ -162,3 +162,29 @@ pub type CustomOpFBFunc =
 /// Computes gradients of a function: numbers of output and input gradients, the arrays, requests, whether training.
 pub type CustomFunctionBwdFunc =
     Option<unsafe extern "C" fn(c_int, c_int, *mut *mut c_void, *const c_int, c_int, *mut c_void) -> c_int>;
+
+/// CUDA code of MXNet's early versions.
+pub type RtcHandle = *mut c_void;
+/// Compiled CUDA code.
+pub type CudaModuleHandle = *mut c_void;
+/// A kernel of compiled CUDA code.
+pub type CudaKernelHandle = *mut c_void;
+/// A device: its kind and its number, two integers one after the other.
+pub type ContextHandle = *const c_void;
+/// How the engine is to treat a function.
+pub type EngineFnPropertyHandle = *const c_void;
+/// A variable of MXNet's engine.
+pub type EngineVarHandle = *mut c_void;
+/// A function that says by a callback when it has finished: run context, callback, parameter.
+pub type EngineAsyncFunc = Option<unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void)>;
+/// A function that has finished when it returns: run context, parameter.
+pub type EngineSyncFunc = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
+/// Frees the parameter of a function.
+pub type EngineFuncParamDeleter = Option<unsafe extern "C" fn(*mut c_void)>;
+
+/// A graph with attributes, as nnvm's functions have it.
+pub type GraphHandle = *mut c_void;
+/// As `ExecutorMonitorCallback`, for networks that predict.
+pub type PredMonitorCallback = ExecutorMonitorCallback;
+/// Called with a command for a server: its number, its text, the pointer given when it was installed.
+pub type MXKVStoreServerController = Option<unsafe extern "C" fn(c_int, *const c_char, *mut c_void)>;

@@ -144,6 +144,8 @@ pub struct ExportOptions {
 /// Every operator that has no form in the framework, with the names of the nodes.
 pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &ExportOptions) -> Result<Model> {
     let _numpy = NumpyShapes::set();
+    let flat = symbol.expanded();
+    let symbol = flat.as_ref().unwrap_or(symbol);
     let opset = options.opset.unwrap_or(DEFAULT_OPSET);
     if !OPSETS.contains(&opset) {
         return Err(Error::value(format!(

@@ -173,6 +173,15 @@ impl Plan {
         self.run(0..self.forward_steps, is_train, monitor)
     }
 
+    /// Runs one forward step for inference and returns how many are behind it.
+    pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
+        if step >= self.forward_steps {
+            return Ok(0);
+        }
+        self.run(step..step + 1, false, monitor)?;
+        Ok(self.forward_steps - step - 1)
+    }
+
     /// Runs the gradient steps.
     pub fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
         self.run(self.forward_steps..self.steps.len(), is_train, monitor)

@@ -73,6 +73,12 @@ impl Plans {
         Ok(())
     }
 
+    /// Runs one step for inference with every operator by itself and returns how many are behind it.
+    pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
+        self.last = None;
+        self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)
+    }
+
     /// Computes the gradients. The intermediate results that they need are those of the last forward pass; after one that was for
     /// inference only, they are computed again.
     pub fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {

@@ -66,10 +66,21 @@ const C_API: &str = "MXNET_C_API";
 /// The category of memory.
 const DEVICE_STORAGE: &str = "Device Storage";
 
+/// How the viewer shows the two ends of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Spans of one thread, one inside of another.
+    Nested,
+    /// Spans that may overlap.
+    Overlapping,
+    /// Spans of frames.
+    Frame,
+}
+
 /// One line of a trace.
 enum Event {
     /// Something that took a while.
-    Span { category: String, name: String, start: u64, end: u64, thread: u64 },
+    Span { category: String, name: String, kind: Kind, start: u64, end: u64, thread: u64 },
     /// A number at a time.
     Counter { category: String, name: String, at: u64, value: i64, thread: u64 },
     /// A moment.
@@ -80,6 +91,9 @@ enum Event {
 #[derive(Clone, Copy)]
 struct Stat {
     count: u64,
+    /// The last number of a counter.
+    last: u64,
+    is_counter: bool,
     total: u64,
     least: u64,
     most: u64,
@@ -90,6 +104,8 @@ struct State {
     config: Option<Config>,
     running: bool,
     paused: bool,
+    /// Whether it ran since the last trace that was finished.
+    has_run: bool,
     events: Vec<Event>,
     /// By category and name.
     times: BTreeMap<String, BTreeMap<String, Stat>>,
@@ -101,6 +117,7 @@ static STATE: Mutex<State> = Mutex::new(State {
     config: None,
     running: false,
     paused: false,
+    has_run: false,
     events: Vec::new(),
     times: BTreeMap::new(),
     memory: BTreeMap::new(),
@@ -157,9 +174,15 @@ impl State {
 
     fn add(&mut self, event: Event) {
         let aggregate = self.config.as_ref().is_some_and(|c| c.aggregate_stats);
-        if let (true, Event::Span { category, name, start, end, .. }) = (aggregate, &event) {
-            let names = self.times.entry(category.clone()).or_default();
-            add_stat(names, name, end - start);
+        match &event {
+            Event::Span { category, name, start, end, .. } if aggregate => {
+                add_stat(self.times.entry(category.clone()).or_default(), name, end - start, false);
+            }
+            Event::Counter { category, name, value, .. } if aggregate && category != DEVICE_STORAGE => {
+                let value = u64::try_from(*value).unwrap_or(0);
+                add_stat(self.times.entry(category.clone()).or_default(), name, value, true);
+            }
+            _ => {}
         }
         self.events.push(event);
         let due = |c: &Config| {
@@ -176,7 +199,7 @@ impl State {
         let (bytes, _) = memory_in_use();
         let name = "Memory: cpu/0";
         if self.config.as_ref().is_some_and(|c| c.aggregate_stats) {
-            add_stat(&mut self.memory, name, bytes as u64);
+            add_stat(&mut self.memory, name, bytes as u64, false);
         }
         let (category, name) = (DEVICE_STORAGE.to_string(), name.to_string());
         self.events.push(Event::Counter { category, name, at: now(), value: bytes as i64, thread: thread() });
@@ -190,19 +213,20 @@ impl State {
     }
 }
 
-fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64) {
-    let new = Stat { count: 0, total: 0, least: u64::MAX, most: 0 };
+fn add_stat(stats: &mut BTreeMap<String, Stat>, name: &str, value: u64, is_counter: bool) {
+    let new = Stat { count: 0, last: 0, is_counter, total: 0, least: u64::MAX, most: 0 };
     let stat = match stats.get_mut(name) {
         Some(stat) => stat,
         None => stats.entry(name.to_string()).or_insert(new),
     };
     stat.count += 1;
-    stat.total += value;
+    stat.last = value;
+    stat.total = stat.total.saturating_add(value);
     stat.least = stat.least.min(value);
     stat.most = stat.most.max(value);
 }
 
-/// Sets the parameters: `filename`, `profile_all`, `profile_symbolic` and so on. Those that are left out keep their values.
+/// Sets the parameters: `filename`, `profile_all`, `profile_symbolic` and so on. As in MXNet, those that are left out get their defaults.
 ///
 /// # Errors
 /// An unknown parameter, or one that does not parse; servers, of which there are none.
@@ -210,15 +234,10 @@ pub fn configure(attrs: &Attrs) -> Result<()> {
     let given = Config::parse(attrs)?;
     ensure!(
         given.profile_process == Process::Worker,
-        "profile_process is server, but there are no servers: use worker"
+        "KVStoreHandle passed to profiler is null: profile_process is server, but there are no servers; use worker"
     );
     let mut state = STATE.lock();
-    let config = state.config()?;
-    macro_rules! take {
-        ($($field:ident),*) => {$(if attrs.contains_key(stringify!($field)) { config.$field = given.$field; })*};
-    }
-    take!(filename, profile_all, profile_symbolic, profile_imperative, profile_memory, profile_api);
-    take!(continuous_dump, dump_period, aggregate_stats);
+    state.config = Some(given);
     state.publish()
 }
 
@@ -229,6 +248,7 @@ pub fn configure(attrs: &Attrs) -> Result<()> {
 pub fn run(on: bool) -> Result<()> {
     let mut state = STATE.lock();
     state.running = on;
+    state.has_run |= on;
     state.publish()
 }
 
@@ -245,12 +265,17 @@ pub fn pause(on: bool) -> Result<()> {
 /// Writes the trace of everything since the last trace that was finished. A finished one is forgotten.
 ///
 /// # Errors
-/// The file cannot be written.
+/// The profiler did not run since the last trace that was finished; the file cannot be written.
 pub fn dump(finished: bool) -> Result<()> {
     let mut state = STATE.lock();
+    ensure!(
+        state.has_run,
+        "Profiler hasn't been run. Config and start profiler first: mx.profiler.set_config, then set_state('run')"
+    );
     state.write()?;
     if finished {
         state.events.clear();
+        state.has_run = false;
     }
     Ok(())
 }
@@ -281,7 +306,8 @@ pub struct Scope {
 impl Drop for Scope {
     fn drop(&mut self) {
         let (category, name) = (self.category.to_string(), std::mem::take(&mut self.name));
-        let event = Event::Span { category, name, start: self.start, end: now(), thread: thread() };
+        let kind = if self.category == C_API { Kind::Overlapping } else { Kind::Nested };
+        let event = Event::Span { category, name, kind, start: self.start, end: now(), thread: thread() };
         let mut state = STATE.lock();
         state.add(event);
         if self.category == OPERATOR && wanted(MEMORY) {
@@ -319,6 +345,8 @@ pub enum Mark {
         category: String,
         /// What is measured.
         name: String,
+        /// How it is shown.
+        kind: Kind,
         /// When it began.
         start: Mutex<Option<u64>>,
     },
@@ -345,9 +373,9 @@ impl Mark {
         }
     }
 
-    /// A span in a domain.
-    pub fn duration(category: &str, name: &str) -> Mark {
-        Mark::Duration { category: category.into(), name: name.into(), start: Mutex::new(None) }
+    /// A span of a category, which is a domain or a kind.
+    pub fn duration(category: &str, name: &str, kind: Kind) -> Mark {
+        Mark::Duration { category: category.into(), name: name.into(), kind, start: Mutex::new(None) }
     }
 
     /// A counter in a domain, at 0.
@@ -365,17 +393,17 @@ impl Mark {
         Ok(())
     }
 
-    /// Ends a span.
+    /// Ends a span; one that has not begun is empty.
     ///
     /// # Errors
-    /// It is no span, or has not begun.
+    /// It is no span.
     pub fn stop(&self) -> Result<()> {
-        let Mark::Duration { category, name, start } = self else { return Err(no_duration()) };
-        let begun = start.lock().take();
-        let start = begun.ok_or_else(|| Error::Value(format!("'{name}' is stopped, but was not started")))?;
+        let Mark::Duration { category, name, kind, start } = self else { return Err(no_duration()) };
+        let end = now();
+        let start = start.lock().take().unwrap_or(end);
         if wanted(MARKED) {
             let (category, name) = (category.clone(), name.clone());
-            STATE.lock().add(Event::Span { category, name, start, end: now(), thread: thread() });
+            STATE.lock().add(Event::Span { category, name, kind: *kind, start, end, thread: thread() });
         }
         Ok(())
     }
@@ -420,7 +448,7 @@ pub fn mark(domain: &str, name: &str, scope: &str) -> Result<()> {
         "task" | "marker" => 't',
         other => {
             return Err(Error::Value(format!(
-                "scope '{other}' is unknown: use global, process, thread, task or marker"
+                "Invalid Input: '{other}', valid values are: {{'global', 'marker', 'process', 'task', 'thread'}}"
             )));
         }
     };

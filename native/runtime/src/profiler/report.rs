@@ -6,7 +6,7 @@ use std::fmt::Write;
 use ferromx_core::error::{Error, Result};
 use serde_json::{Value, json};
 
-use super::{DEVICE_STORAGE, Event, Stat};
+use super::{DEVICE_STORAGE, Event, Kind, Stat};
 
 /// How statistics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,11 @@ impl SortBy {
 }
 
 impl Stat {
+    /// The sum of times, or the last number of a counter.
+    fn total(&self) -> u64 {
+        if self.is_counter { self.last } else { self.total }
+    }
+
     fn average(&self) -> f64 {
         self.total as f64 / self.count.max(1) as f64
     }
@@ -76,7 +81,7 @@ impl Stat {
 fn sorted(stats: &BTreeMap<String, Stat>, by: SortBy, ascending: bool) -> Vec<(&str, Stat)> {
     let mut all: Vec<_> = stats.iter().map(|(name, stat)| (name.as_str(), *stat)).collect();
     let key = |s: &Stat| match by {
-        SortBy::Total => s.total as f64,
+        SortBy::Total => s.total() as f64,
         SortBy::Average => s.average(),
         SortBy::Minimum => s.least as f64,
         SortBy::Maximum => s.most as f64,
@@ -106,7 +111,7 @@ pub(super) fn statistics(
             let mut categories = serde_json::Map::new();
             for (category, stats) in times {
                 let entry = |(name, s): (&str, Stat)| {
-                    let (total, least, most) = (s.total as f64, s.least as f64, s.most as f64);
+                    let (total, least, most) = (s.total() as f64, s.least as f64, s.most as f64);
                     let numbers = json!({
                         "Count": s.count, "Total": number(total), "Min": number(least), "Max": number(most), "Avg": number(s.average())
                     });
@@ -138,12 +143,17 @@ fn table(
     by: SortBy,
     ascending: bool,
 ) -> String {
-    let mut text = String::from("\nProfile Statistics\n");
+    let mut text = String::from("\nProfile Statistics:\n\tNote the difference in units for different entries.\n");
     let mut section = |title: &str, columns: &[&str], rows: Vec<(&str, u64, Vec<f64>)>| {
         let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0).max(25);
         let _ = write!(text, "{title}\n{}\n{:width$}{:>16}", "=".repeat(17), "Name", "Total Count");
         columns.iter().for_each(|c| {
             let _ = write!(text, "{c:>17}");
+        });
+        let dashes = |title: &str| "-".repeat(title.len());
+        let _ = write!(text, "\n{:width$}{:>16}", "----", dashes("Total Count"));
+        columns.iter().for_each(|c| {
+            let _ = write!(text, "{:>17}", dashes(c));
         });
         text.push('\n');
         for (name, count, numbers) in rows {
@@ -158,42 +168,58 @@ fn table(
     if !memory.is_empty() {
         let row = |(name, s): (_, Stat)| (name, s.count, vec![s.least as f64, s.most as f64, s.average()]);
         let rows = sorted(memory, by, ascending).into_iter().map(row).collect();
-        section(DEVICE_STORAGE, &["Min Use (kB)", "Max Use (kB)", "Avg Use (kB)"], rows);
+        section(DEVICE_STORAGE, &["Min Use  (kB)", "Max Use  (kB)", "Avg Use  (kB)"], rows);
     }
     for (category, stats) in times {
         let row =
-            |(name, s): (_, Stat)| (name, s.count, vec![s.total as f64, s.least as f64, s.most as f64, s.average()]);
+            |(name, s): (_, Stat)| (name, s.count, vec![s.total() as f64, s.least as f64, s.most as f64, s.average()]);
         let rows = sorted(stats, by, ascending).into_iter().map(row).collect();
         section(category, &["Time (ms)", "Min Time (ms)", "Max Time (ms)", "Avg Time (ms)"], rows);
     }
     text
 }
 
+/// The processes that MXNet's traces begin with.
+const DEVICES: [&str; 4] = ["cpu/0", "cpu/1", "cpu pinned/", "cpu shared/"];
+
 /// Events in the trace format of Chrome's viewer. Each category is shown as a process.
 pub(super) fn trace(events: &[Event]) -> String {
     let mut processes: BTreeMap<&str, usize> = BTreeMap::new();
     for event in events {
         let (Event::Span { category, .. } | Event::Counter { category, .. } | Event::Instant { category, .. }) = event;
-        let next = processes.len();
+        let next = DEVICES.len() + processes.len();
         processes.entry(category).or_insert(next);
     }
-    let mut lines: Vec<Value> = processes
-        .iter()
-        .map(|(category, process)| json!({"ph": "M", "name": "process_name", "pid": process, "args": {"name": category}}))
-        .collect();
-    let place = |category: &str| processes.get(category).copied().unwrap_or_default();
+    let process =
+        |(name, id): (&str, usize)| json!({"ph": "M", "name": "process_name", "pid": id, "args": {"name": name}});
+    let devices = DEVICES.into_iter().enumerate().map(|(id, name)| (name, id));
+    let mut lines: Vec<Value> = devices.chain(processes.iter().map(|(name, id)| (*name, *id))).map(process).collect();
+    let id_of = |category: &str| processes.get(category).copied().unwrap_or_default();
     for event in events {
-        lines.push(match event {
-            Event::Span { category, name, start, end, thread } => json!({
-                "name": name, "cat": category, "ph": "X", "ts": start, "dur": end - start, "pid": place(category), "tid": thread
-            }),
-            Event::Counter { category, name, at, value, thread } => json!({
-                "name": name, "cat": category, "ph": "C", "ts": at, "pid": place(category), "tid": thread, "args": {name: value}
-            }),
-            Event::Instant { category, name, at, scope, thread } => json!({
-                "name": name, "cat": category, "ph": "i", "ts": at, "pid": place(category), "tid": thread, "s": scope.to_string()
-            }),
-        });
+        match event {
+            Event::Span { category, name, kind, start, end, thread } => {
+                let phases = match kind {
+                    Kind::Nested => ["B", "E"],
+                    Kind::Overlapping => ["b", "e"],
+                    Kind::Frame => ["(", ")"],
+                };
+                for (phase, time) in phases.into_iter().zip([start, end]) {
+                    let mut line = json!({
+                        "name": name, "cat": category, "ph": phase, "ts": time, "pid": id_of(category), "tid": thread
+                    });
+                    if *kind == Kind::Overlapping {
+                        line["id"] = json!(thread);
+                    }
+                    lines.push(line);
+                }
+            }
+            Event::Counter { category, name, at, value, thread } => lines.push(json!({
+                "name": name, "cat": category, "ph": "C", "ts": at, "pid": id_of(category), "tid": thread, "args": {name: value}
+            })),
+            Event::Instant { category, name, at, scope, thread } => lines.push(json!({
+                "name": name, "cat": category, "ph": "n", "ts": at, "pid": id_of(category), "tid": thread, "s": scope.to_string()
+            })),
+        }
     }
     json!({"traceEvents": lines, "displayTimeUnit": "ms"}).to_string()
 }

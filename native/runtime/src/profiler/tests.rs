@@ -17,8 +17,8 @@ fn a_run_is_traced_and_summed_up() {
     pause(true).unwrap();
     assert!(imperative("in a pause").is_none());
     pause(false).unwrap();
-    let task = Mark::duration("domain_of_the_test", "task");
-    assert!(task.stop().unwrap_err().to_string().contains("not started"));
+    let task = Mark::duration("domain_of_the_test", "task", Kind::Overlapping);
+    task.stop().unwrap();
     task.start().unwrap();
     task.stop().unwrap();
     let counter = Mark::counter("domain_of_the_test", "items");
@@ -34,7 +34,9 @@ fn a_run_is_traced_and_summed_up() {
     assert_eq!(line.split_whitespace().nth(1), Some("2"), "{table}");
     let json: serde_json::Value = serde_json::from_str(&statistics(Layout::Json, SortBy::Count, true, true)).unwrap();
     assert_eq!(json["Time"]["operator"]["op_of_the_test"]["Count"], 2);
-    assert_eq!(json["Time"]["domain_of_the_test"]["task"]["Count"], 1);
+    assert_eq!(json["Time"]["domain_of_the_test"]["task"]["Count"], 2);
+    assert_eq!(json["Time"]["domain_of_the_test"]["items"]["Count"], 2);
+    assert_eq!(json["Time"]["domain_of_the_test"]["items"]["Total"], 0.002);
     assert_eq!(json["Unit"]["Time"], "ms");
     assert!(!statistics(Layout::Table, SortBy::Total, false, false).contains("op_of_the_test"));
 
@@ -42,8 +44,13 @@ fn a_run_is_traced_and_summed_up() {
     let trace: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let named = |name: &str| events.iter().filter(|e| e["name"] == name).collect::<Vec<_>>();
-    assert_eq!(named("op_of_the_test").len(), 2);
-    assert!(named("op_of_the_test")[0]["dur"].is_u64());
+    let phases = |name: &str| named(name).iter().map(|e| e["ph"].as_str().unwrap().to_string()).collect::<Vec<_>>();
+    assert_eq!(phases("op_of_the_test"), ["B", "E", "B", "E"]);
+    assert_eq!(phases("task"), ["b", "e", "b", "e"]);
+    assert_eq!(phases("here"), ["n"]);
+    assert!(dump(true).unwrap_err().to_string().contains("Profiler hasn't been run"));
+    configure(&attrs(&[("filename", &file)])).unwrap();
+    assert!(statistics(Layout::Table, SortBy::Total, false, false).is_empty());
     assert_eq!(named("items").iter().map(|e| e["args"]["items"].clone()).collect::<Vec<_>>(), [3, 2]);
     assert_eq!(named("here")[0]["s"], "t");
     assert!(configure(&attrs(&[("profile_process", "server")])).is_err());

@@ -17,11 +17,12 @@ fn converted(e: &NodeEntry) -> Option<&NodeEntry> {
 }
 
 impl Symbol {
-    /// The graph without `amp_cast` and `amp_multicast`: what read their outputs reads their inputs.
+    /// The graph without `amp_cast` and `amp_multicast`: operators that read their outputs read their inputs. As in MXNet, a conversion
+    /// that is an output of the graph stays.
     pub fn without_amp_casts(&self) -> Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
-        let entry = |copies: &HashMap<*const Node, Arc<Node>>, mut e: NodeEntry| {
-            while let Some(source) = converted(&e) {
+        let entry = |copies: &HashMap<*const Node, Arc<Node>>, mut e: NodeEntry, is_output: bool| {
+            while let Some(source) = converted(&e).filter(|_| !is_output) {
                 e = source.clone();
             }
             match copies.get(&Arc::as_ptr(&e.node)) {
@@ -30,7 +31,7 @@ impl Symbol {
             }
         };
         for node in self.nodes() {
-            let inputs: Vec<_> = node.inputs.iter().map(|e| entry(&copies, e.clone())).collect();
+            let inputs: Vec<_> = node.inputs.iter().map(|e| entry(&copies, e.clone(), false)).collect();
             let same = inputs.iter().zip(&node.inputs).all(|(new, old)| Arc::ptr_eq(&new.node, &old.node));
             if !same {
                 let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
@@ -38,7 +39,7 @@ impl Symbol {
                 copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
             }
         }
-        Symbol { outputs: self.outputs.iter().map(|e| entry(&copies, e.clone())).collect() }
+        Symbol { outputs: self.outputs.iter().map(|e| entry(&copies, e.clone(), true)).collect() }
     }
 }
 
@@ -59,8 +60,8 @@ mod tests {
         let plain = Symbol::from_json(json).unwrap().without_amp_casts();
         assert_eq!(
             (plain.list_outputs(), plain.list_arguments()),
-            (vec!["y_output".to_string()], vec!["b".into(), "a".into()])
+            (vec!["z_output".to_string()], vec!["b".into(), "a".into()])
         );
-        assert_eq!(plain.nodes().len(), 3);
+        assert_eq!(plain.nodes().len(), 4);
     }
 }

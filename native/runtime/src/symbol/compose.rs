@@ -12,7 +12,7 @@ use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 use parking_lot::RwLock;
 
-use super::rewritten::expand;
+use super::rewritten::{expand, part_call};
 use super::{Node, NodeEntry, OpCall, Symbol};
 use crate::subgraph::Inner;
 
@@ -94,7 +94,11 @@ impl AtomicSymbol {
             args.iter().enumerate().map(|(i, a)| single(a, i)).collect::<Result<_>>().map_err(context)?;
         let variadic = matches!(def.inputs, Inputs::Variadic { .. });
         if def.expands {
-            return expand(def, &name, &attrs, &inputs, graphs).map_err(context);
+            expand(def, &name, &attrs, &inputs, graphs).map_err(context)?;
+            let op = part_call(self.op, &attrs).map_err(context)?;
+            attrs.extend(self.extra.clone());
+            let node = Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: RwLock::new(attrs) };
+            return Ok(all_outputs(Arc::new(node)));
         }
         if variadic && keys.is_some() && !inputs.is_empty() {
             let text = format!("{} takes any number of inputs: give them by position, not by name", self.op);
@@ -116,9 +120,13 @@ impl AtomicSymbol {
             .collect();
         let op = OpCall { name: self.op, def, params };
         let node = Arc::new(Node { name, op: Some(op), inputs, graphs: graphs.to_vec(), attrs: RwLock::new(attrs) });
-        let outputs = (0..node.num_visible() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect();
-        Ok(Symbol { outputs })
+        Ok(all_outputs(node))
     }
+}
+
+/// The symbol of all visible outputs of a node.
+fn all_outputs(node: Arc<Node>) -> Symbol {
+    Symbol { outputs: (0..node.num_visible() as u32).map(|index| NodeEntry { node: node.clone(), index }).collect() }
 }
 
 /// The parameters of an operator together with its graphs.

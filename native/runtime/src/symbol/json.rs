@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use serde_json::Value;
 
 use super::compose::attach;
-use super::rewritten::expand;
+use super::rewritten::{expand, part_call, stands_for_graph};
 use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
 use crate::MXNET_VERSION;
 
@@ -54,7 +54,7 @@ impl Symbol {
                 let fields: Vec<_> = keys.iter().map(|(k, v)| format!("        {}: {}", quote(k), quote(v))).collect();
                 let _ = write!(s, "\n      \"attrs\": {{\n{}\n      }}, ", fields.join(", \n"));
             }
-            let mutates = node.op.as_ref().map_or(&[][..], |op| op.mutated());
+            let mutates = node.mutated();
             let inputs: Vec<_> = (node.inputs.iter().enumerate())
                 .map(|(k, e)| {
                     format!("[{}, {}, {}]", id[&Arc::as_ptr(&e.node)], e.index, u8::from(mutates.contains(&k)))
@@ -205,8 +205,10 @@ fn read_node(raw: &Value, name: &str, version: i64, nodes: &[Symbol], depth: usi
     let graphs = raw["subgraphs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let graphs = graphs.iter().map(|g| Symbol::from_value(g, version, depth + 1)).collect::<Result<Vec<_>>>()?;
     let (op, def) = registry::find(op)?;
-    if def.expands {
-        return expand(def, name, &attrs, &inputs, &graphs);
+    if stands_for_graph(def) {
+        expand(def, name, &attrs, &inputs, &graphs)?;
+        let call = part_call(op, &attrs)?;
+        return Ok(whole(Node { name: name.into(), op: Some(call), inputs, graphs, attrs: RwLock::new(attrs) }));
     }
     if let Inputs::Variadic { count, .. } = def.inputs {
         attrs.entry(count.into()).or_insert_with(|| inputs.len().to_string());
@@ -242,7 +244,7 @@ mod tests {
 
     /// What MXNet writes of a convolution with an activation when its backend for oneDNN has rewritten it.
     #[test]
-    fn parts_that_a_backend_rewrote_are_put_back() {
+    fn parts_that_a_backend_rewrote_are_kept() {
         let variable = |name: &str| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}"#);
         let part = format!(
             r#"{{"nodes": [{}, {}, {{"op": "Convolution", "name": "c", "attrs": {{"kernel": "(1, 1)", "num_filter": "2",
@@ -263,7 +265,10 @@ mod tests {
         let s = Symbol::from_json(&file(r#""with_act": "true""#)).unwrap();
         assert_eq!(s.list_inputs(), ["data", "c_weight"]);
         assert_eq!(s.list_outputs(), ["sg_output", "f_output"]);
-        assert_eq!(s.internals().list_outputs(), ["data", "c_weight", "c_output", "sg_output", "f_output"]);
+        assert_eq!(s.internals().list_outputs(), ["data", "c_weight", "sg_output", "f_output"]);
+        let flat = s.expanded().unwrap();
+        assert_eq!(flat.internals().list_outputs(), ["data", "c_weight", "c_output", "sg_output", "f_output"]);
+        assert_eq!(Symbol::from_json(&s.to_json()).unwrap().to_json(), s.to_json());
         let e = Symbol::from_json(&file(r#""quantized": "true""#)).map(|_| ()).unwrap_err().to_string();
         assert!(e.contains("node 2 'sg'") && e.contains("need 4"), "{e}");
     }

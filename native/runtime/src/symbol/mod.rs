@@ -1,11 +1,14 @@
 //! Symbolic graphs: building, naming, listing, attributes.
 
 mod amp;
+mod annotated;
 mod compose;
 mod cut;
 mod json;
 mod legacy_json;
 mod node;
+mod precision;
+mod quantize;
 mod rewritten;
 
 use std::collections::HashSet;
@@ -14,8 +17,12 @@ use std::sync::Arc;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::params::Attrs;
 
+pub use annotated::AnnotatedGraph;
 pub use compose::{AtomicSymbol, attach};
 pub use node::{Node, NodeEntry, OpCall, topological};
+pub use precision::{Conditional, Precision};
+pub use quantize::{Mode, Quantization};
+pub(crate) use rewritten::part_call;
 
 /// A symbol: one or more outputs of a graph. Cloning shares the graph.
 #[derive(Clone)]
@@ -117,8 +124,8 @@ impl Symbol {
         let nodes = self.nodes();
         let mut aux: HashSet<*const Node> = HashSet::new();
         for node in &nodes {
-            if let Some(op) = &node.op {
-                for i in op.mutated() {
+            if node.op.is_some() {
+                for i in node.mutated().iter() {
                     if let Some(input) = node.inputs.get(*i) {
                         aux.insert(Arc::as_ptr(&input.node));
                     }
@@ -135,7 +142,7 @@ impl Symbol {
     /// A user-defined operator that is not there, with its node, and how to supply it.
     pub fn check_ready(&self) -> Result<()> {
         for node in self.nodes() {
-            if let Some(op) = &node.op {
+            if let (Some(op), None) = (&node.op, node.part()) {
                 op.def.ready(&op.params).map_err(|e| e.in_operator(op.title(), &node.name))?;
             }
         }

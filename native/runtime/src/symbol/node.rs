@@ -1,5 +1,6 @@
 //! Nodes of a symbolic graph. Nodes are shared and never change, except for their attributes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use ferromx_core::params::{Attrs, Params};
 use parking_lot::RwLock;
 
 use super::Symbol;
+use super::rewritten::{part_outputs, stands_for_graph};
 
 /// An operator with its parameters.
 #[derive(Clone)]
@@ -83,18 +85,44 @@ impl Node {
         self.op.is_none()
     }
 
+    /// The graph that the node stands for, if it stands for one.
+    pub fn part(&self) -> Option<&Symbol> {
+        self.op.as_ref().filter(|op| stands_for_graph(op.def)).and_then(|_| self.graphs.first())
+    }
+
+    /// Positions of the inputs that the node changes.
+    pub fn mutated(&self) -> Cow<'_, [usize]> {
+        match (self.part(), &self.op) {
+            (Some(part), _) => {
+                let variables = part.variables().into_iter().enumerate();
+                variables.filter(|(_, (_, is_aux))| *is_aux).map(|(i, _)| i).collect()
+            }
+            (None, Some(op)) => Cow::Borrowed(op.mutated()),
+            (None, None) => Cow::Borrowed(&[]),
+        }
+    }
+
     /// Number of outputs, hidden ones included.
     pub fn num_outputs(&self) -> usize {
+        if let Some(names) = part_outputs(self) {
+            return names.len();
+        }
         self.op.as_ref().map_or(1, |op| op.def.num_outputs(&op.params))
     }
 
     /// Number of outputs that users see.
     pub fn num_visible(&self) -> usize {
+        if let Some(names) = part_outputs(self) {
+            return names.len();
+        }
         self.op.as_ref().map_or(1, |op| op.def.num_visible(&op.params))
     }
 
     /// Name of output `index` as listings show it: the variable's own, or `node_output`.
     pub fn output_name(&self, index: usize) -> String {
+        if let Some(output) = part_outputs(self).as_ref().and_then(|names| names.get(index)) {
+            return format!("{}_{output}", self.name);
+        }
         match &self.op {
             None => self.name.clone(),
             Some(op) => match op.def.output_names(&op.params).get(index) {

@@ -1,0 +1,169 @@
+//! Functions whose purpose needs what this build does not have: CUDA's compiler and code of other libraries. Each is an error that says
+//! so, first in MXNet's words.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use ferromx_core::error::{Error, Result};
+
+use super::args::text;
+use super::guard;
+use super::types::{CudaKernelHandle, CudaModuleHandle, NDArrayHandle, RtcHandle};
+
+/// What MXNet says of the functions that `MXRtcCuda*` replaced.
+fn old_rtc() -> Result<()> {
+    Err(Error::Unsupported("Old rtc API is deprecated. Please use CudaModule".into()))
+}
+
+fn no_cuda() -> Result<()> {
+    Err(Error::Unsupported(
+        "Compile with USE_CUDA=1 and ENABLE_CUDA_RTC=1 to have CUDA runtime compilation. This library computes on CPUs alone: write a \
+         custom operator instead (mx.operator.CustomOp, MXCustomOpRegister)"
+            .into(),
+    ))
+}
+
+/// Compiled CUDA code in MXNet's early versions; always an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcCreate(
+    name: *mut c_char,
+    num_input: u32,
+    num_output: u32,
+    input_names: *mut *mut c_char,
+    output_names: *mut *mut c_char,
+    inputs: *mut NDArrayHandle,
+    outputs: *mut NDArrayHandle,
+    kernel: *mut c_char,
+    out: *mut RtcHandle,
+) -> c_int {
+    guard(|| {
+        let _ = (name, num_input, num_output, input_names, output_names, inputs, outputs, kernel, out);
+        old_rtc()
+    })
+}
+
+/// Ran CUDA code in MXNet's early versions; always an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcPush(
+    handle: RtcHandle,
+    num_input: u32,
+    num_output: u32,
+    inputs: *mut NDArrayHandle,
+    outputs: *mut NDArrayHandle,
+    grid_dim_x: u32,
+    grid_dim_y: u32,
+    grid_dim_z: u32,
+    block_dim_x: u32,
+    block_dim_y: u32,
+    block_dim_z: u32,
+) -> c_int {
+    guard(|| {
+        let _ = (handle, num_input, num_output, inputs, outputs);
+        let _ = (grid_dim_x, grid_dim_y, grid_dim_z, block_dim_x, block_dim_y, block_dim_z);
+        old_rtc()
+    })
+}
+
+/// Freed CUDA code in MXNet's early versions; always an error.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcFree(handle: RtcHandle) -> c_int {
+    guard(|| {
+        let _ = handle;
+        old_rtc()
+    })
+}
+
+/// Compiles CUDA code; an error, as there is no GPU backend.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcCudaModuleCreate(
+    source: *const c_char,
+    num_options: c_int,
+    options: *mut *const c_char,
+    num_exports: c_int,
+    exports: *mut *const c_char,
+    out: *mut CudaModuleHandle,
+) -> c_int {
+    guard(|| {
+        let _ = (source, num_options, options, num_exports, exports, out);
+        no_cuda()
+    })
+}
+
+/// Frees compiled CUDA code; an error, as there is no GPU backend.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcCudaModuleFree(handle: CudaModuleHandle) -> c_int {
+    guard(|| {
+        let _ = handle;
+        no_cuda()
+    })
+}
+
+/// Gives a kernel of compiled CUDA code; an error, as there is no GPU backend.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcCudaKernelCreate(
+    handle: CudaModuleHandle,
+    name: *const c_char,
+    num_args: c_int,
+    is_ndarray: *mut c_int,
+    is_const: *mut c_int,
+    arg_types: *mut c_int,
+    out: *mut CudaKernelHandle,
+) -> c_int {
+    guard(|| {
+        let _ = (handle, name, num_args, is_ndarray, is_const, arg_types, out);
+        no_cuda()
+    })
+}
+
+/// Frees a CUDA kernel; an error, as there is no GPU backend.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcCudaKernelFree(handle: CudaKernelHandle) -> c_int {
+    guard(|| {
+        let _ = handle;
+        no_cuda()
+    })
+}
+
+/// Runs a CUDA kernel; an error, as there is no GPU backend.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXRtcCudaKernelCall(
+    handle: CudaKernelHandle,
+    dev_id: c_int,
+    args: *mut *mut c_void,
+    grid_dim_x: u32,
+    grid_dim_y: u32,
+    grid_dim_z: u32,
+    block_dim_x: u32,
+    block_dim_y: u32,
+    block_dim_z: u32,
+    shared_mem: u32,
+) -> c_int {
+    guard(|| {
+        let _ = (handle, dev_id, args, grid_dim_x, grid_dim_y, grid_dim_z, block_dim_x, block_dim_y, block_dim_z);
+        let _ = shared_mem;
+        no_cuda()
+    })
+}
+
+/// Loads a library of operators written against MXNet's `lib_api.h`; an error, as code of other libraries is not run.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXLoadLib(path: *const c_char, verbose: c_uint) -> c_int {
+    guard(|| {
+        let _ = verbose;
+        Err(Error::Unsupported(format!(
+            "Error loading library: '{}'\nlibraries built against lib_api.h are linked to MXNet's own C++ types, which this library does \
+             not have: register the operators by MXCustomOpRegister or mx.operator.register instead",
+            text(path, "path")?
+        )))
+    })
+}
+
+/// Connected MXNet to TVM's functions; an error, as they are linked to MXNet's own C++ types.
+#[unsafe(no_mangle)]
+pub extern "C" fn MXTVMBridge(pregister: *mut c_void) -> c_int {
+    guard(|| {
+        let _ = pregister;
+        Err(Error::Unsupported(
+            "functions of TVM cannot be called on arrays of this library: hand arrays over by DLPack (to_dlpack_for_read) instead".into(),
+        ))
+    })
+}

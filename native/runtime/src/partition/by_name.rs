@@ -1,0 +1,163 @@
+//! Groups of connected operators whose names are given; each becomes a `_CachedOp`.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use ferromx_core::error::Result;
+use ferromx_core::params::Attrs;
+
+use super::{Draft, Part};
+use crate::symbol::Symbol;
+
+/// The graph with every largest group of operators of these names as a `_CachedOp`.
+pub fn partition(symbol: &Symbol, ops: &HashSet<String>) -> Result<Symbol> {
+    let mut draft = Draft::new(symbol);
+    let groups = groups(&draft, |node| ops.contains(draft.op(node)));
+    for (id, group) in groups.iter().enumerate() {
+        draft.replace(group, |graph| {
+            let (name, op, attrs) = (format!("_CachedOp{id}"), "_CachedOp", Attrs::new());
+            Ok(Some(Part { name, op, attrs, graph, has_one_output: false, rotation: 0 }))
+        })?;
+    }
+    Ok(draft.finish())
+}
+
+struct Search<'d> {
+    draft: &'d Draft,
+    readers: Vec<Vec<Option<usize>>>,
+    /// Nodes that belong to a group.
+    taken: HashSet<usize>,
+}
+
+/// Groups of connected nodes that `wanted` selects, in topological order; no path leads out of a group and back into it.
+fn groups(draft: &Draft, wanted: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+    let mut search = Search { draft, readers: draft.readers(), taken: HashSet::new() };
+    let mut groups = Vec::new();
+    for start in 0..draft.nodes.len() {
+        if search.taken.contains(&start) || !wanted(start) {
+            continue;
+        }
+        let mut excluded = HashSet::new();
+        let group = loop {
+            let group = search.connected(start, &|node| wanted(node) && !excluded.contains(&node));
+            match search.member_on_cycle(&group) {
+                Some(member) if member != start => excluded.insert(member),
+                _ => break group,
+            };
+        };
+        search.taken.extend(&group);
+        groups.push(group);
+    }
+    groups
+}
+
+impl Search<'_> {
+    /// What is connected with a node through selected nodes, in topological order.
+    fn connected(&self, start: usize, wanted: &dyn Fn(usize) -> bool) -> Vec<usize> {
+        let mut group: HashSet<usize> = [start].into_iter().collect();
+        let mut queue: VecDeque<usize> = [start].into_iter().collect();
+        while let Some(node) = queue.pop_front() {
+            let inputs = self.draft.nodes[node].inputs.iter().map(|p| p.node);
+            for next in inputs.chain(self.readers[node].iter().copied().flatten()) {
+                if !self.taken.contains(&next) && wanted(next) && group.insert(next) {
+                    queue.push_back(next);
+                }
+            }
+        }
+        let mut group: Vec<usize> = group.into_iter().collect();
+        group.sort_unstable();
+        group
+    }
+
+    /// If a path leads out of the group and back, the last member that such a path touches first.
+    fn member_on_cycle(&self, group: &[usize]) -> Option<usize> {
+        let inside: HashSet<usize> = group.iter().copied().collect();
+        // By outside node: the last member that reads it, and the last that it reads.
+        let mut outside: HashMap<usize, (Option<usize>, Option<usize>)> = HashMap::new();
+        for member in group {
+            for port in self.draft.nodes[*member].inputs.iter().filter(|p| !inside.contains(&p.node)) {
+                outside.entry(port.node).or_default().0 = Some(*member);
+            }
+            for reader in self.readers[*member].iter().copied().flatten().filter(|r| !inside.contains(r)) {
+                outside.entry(reader).or_default().1 = Some(*member);
+            }
+        }
+        let mut nodes: Vec<usize> = outside.keys().copied().collect();
+        nodes.sort_unstable();
+        for (i, node) in nodes.iter().enumerate() {
+            let (read_by, reads) = outside[node];
+            let Some(reads) = reads else { continue };
+            if let Some(read_by) = read_by {
+                return Some(reads.max(read_by));
+            }
+            let later = nodes[i + 1..].iter().filter_map(|other| Some((*other, outside[other].0?)));
+            let reached = self.reachable(*node, &inside);
+            for (other, read_by) in later {
+                if reached.contains(&other) {
+                    return Some(reads.max(read_by));
+                }
+            }
+        }
+        None
+    }
+
+    /// What depends on a node by paths that do not touch the group.
+    fn reachable(&self, from: usize, inside: &HashSet<usize>) -> HashSet<usize> {
+        let mut reached = HashSet::new();
+        let mut stack = vec![from];
+        while let Some(node) = stack.pop() {
+            for reader in self.readers[node].iter().copied().flatten() {
+                if !inside.contains(&reader) && reached.insert(reader) {
+                    stack.push(reader);
+                }
+            }
+        }
+        reached
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(op: &str, name: &str, inputs: &[Symbol]) -> Symbol {
+        Symbol::op(op, name, inputs, &[]).unwrap()
+    }
+
+    fn names(list: &[&str]) -> HashSet<String> {
+        list.iter().map(|n| n.to_string()).collect()
+    }
+
+    fn structure(symbol: &Symbol) -> Vec<String> {
+        let of = |e: &crate::symbol::NodeEntry| format!("{}.{}", e.node.name, e.index);
+        let line = |n: &std::sync::Arc<crate::symbol::Node>| {
+            let inputs = n.inputs.iter().map(of).collect::<Vec<_>>().join(" ");
+            let inner = n.graphs.iter().map(|g| format!(" {:?}", g.internals().list_outputs())).collect::<String>();
+            format!("{}({inputs}){inner}", n.name)
+        };
+        symbol.nodes().iter().filter(|n| !n.is_variable()).map(line).collect()
+    }
+
+    #[test]
+    fn groups_become_nodes_with_a_graph() {
+        let x = Symbol::variable("x", Attrs::new());
+        let e = op("exp", "e", &[x]);
+        let c = op("cos", "c", std::slice::from_ref(&e));
+        let y = op("elemwise_add", "y", &[e, c]);
+        let all = partition(&y, &names(&["exp", "cos", "elemwise_add"])).unwrap();
+        assert_eq!(structure(&all), [r#"_CachedOp0(x.0) ["x0", "e_output", "c_output", "y_output"]"#]);
+        assert_eq!(all.list_outputs(), ["_CachedOp0_y_output"]);
+        // A path through `c` would lead out of the group and back into it.
+        let split = partition(&y, &names(&["exp", "elemwise_add"])).unwrap();
+        assert_eq!(
+            structure(&split),
+            [
+                r#"_CachedOp0(x.0) ["x0", "e_output"]"#,
+                "c(_CachedOp0.1)",
+                r#"_CachedOp1(_CachedOp0.0 c.0) ["_CachedOp0_e_output0", "c_output0", "y_output"]"#
+            ]
+        );
+        assert_eq!(structure(&partition(&y, &names(&[])).unwrap()), structure(&y));
+        let back = Symbol::from_json(&split.to_json()).unwrap();
+        assert_eq!(structure(&back), structure(&split));
+    }
+}

@@ -1,0 +1,259 @@
+//! What MXNet's backend for oneDNN computes at once: a convolution or a fully connected layer with what follows it, and in graphs of
+//! 8-bit integers the conversion behind it. The nodes are those of MXNet; here they stand for their graphs, which plans fuse.
+
+use std::collections::HashSet;
+
+use ferromx_core::error::Result;
+use ferromx_core::params::Attrs;
+
+use super::{Draft, Part, Port, Slot, first_output, operators, with};
+use crate::graph::op_call;
+use crate::symbol::{NodeEntry, Symbol};
+
+const CONV: &str = "_sg_mkldnn_conv";
+const DENSE: &str = "_sg_mkldnn_fully_connected";
+const REQUANTIZE: &str = "_contrib_requantize";
+const DEQUANTIZE: &str = "_contrib_dequantize";
+
+/// How far a convolution and its followers were matched.
+#[derive(PartialEq, Eq)]
+enum Matched {
+    Convolution,
+    Normalized,
+    Summed,
+    Done,
+}
+
+/// The graph with nodes for what is computed at once. A graph that will be quantized takes only what 8-bit integers have, and one that is
+/// quantized loses conversions whose range is known.
+pub fn partition(symbol: &Symbol, is_for_integers: bool) -> Result<Symbol> {
+    let symbol = layers(symbol, &convolution_groups, &convolution, is_for_integers)?;
+    let symbol = layers(&symbol, &dense_groups, &dense, is_for_integers)?;
+    if is_for_integers { fold_conversions(&symbol) } else { Ok(symbol) }
+}
+
+type Groups = dyn Fn(&Draft, bool) -> Vec<Vec<usize>>;
+type Make = dyn Fn(Symbol, usize) -> Part;
+
+fn layers(symbol: &Symbol, groups: &Groups, make: &Make, is_for_integers: bool) -> Result<Symbol> {
+    let mut draft = Draft::new(symbol);
+    for (id, group) in groups(&draft, is_for_integers).iter().enumerate() {
+        draft.replace(group, |graph| Ok(Some(make(graph, id))))?;
+    }
+    Ok(draft.finish())
+}
+
+/// The only node that reads a node, if there is one.
+fn only_reader(readers: &[Vec<Option<usize>>], node: usize) -> Option<usize> {
+    match readers[node].as_slice() {
+        [Some(reader)] => Some(*reader),
+        _ => None,
+    }
+}
+
+/// Whether a node is a function of its first input that may follow a layer.
+fn is_activation(draft: &Draft, node: usize, of: usize, is_for_integers: bool) -> bool {
+    let is = |key: &str, values: &[&str]| draft.attr(node, key).is_some_and(|v| values.contains(&v.as_str()));
+    let zero = || draft.attr(node, "a_min").and_then(|v| v.parse::<f32>().ok()) == Some(0.0);
+    let kinds: &[&str] = if is_for_integers { &["relu"] } else { &["relu", "sigmoid", "softrelu", "tanh"] };
+    draft.nodes[node].inputs.first().is_some_and(|p| p.node == of)
+        && match draft.op(node) {
+            "Activation" => is("act_type", kinds),
+            "LeakyReLU" => draft.attr(node, "act_type").is_none() || is("act_type", &["leaky", "gelu"]),
+            "clip" => zero(),
+            _ => false,
+        }
+}
+
+fn convolution_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
+    let readers = draft.readers();
+    let mut taken: HashSet<usize> = HashSet::new();
+    let mut groups = Vec::new();
+    let has_plane = |node: usize| {
+        let kernel = draft.attr(node, "kernel").unwrap_or_default();
+        matches!(kernel.split(',').filter(|k| k.chars().any(|c| c.is_ascii_digit())).count(), 2 | 3)
+    };
+    for start in (0..draft.nodes.len()).filter(|n| draft.op(*n) == "Convolution" && has_plane(*n)) {
+        let mut group = vec![start];
+        let mut state = Matched::Convolution;
+        let mut last = start;
+        while let Some(next) = only_reader(&readers, last).filter(|n| !taken.contains(n) && state != Matched::Done) {
+            let reads_data = draft.nodes[next].inputs[0].node == last;
+            let first = matches!(state, Matched::Convolution | Matched::Normalized);
+            let clips_sum = is_for_integers && state == Matched::Summed && draft.op(next) == "clip";
+            state = match draft.op(next) {
+                "BatchNorm" if state == Matched::Convolution && reads_data => Matched::Normalized,
+                "elemwise_add" if first => Matched::Summed,
+                _ if is_activation(draft, next, last, is_for_integers) && !clips_sum => Matched::Done,
+                _ => break,
+            };
+            group.push(next);
+            last = next;
+        }
+        taken.extend(&group);
+        groups.push(group);
+    }
+    groups
+}
+
+fn dense_groups(draft: &Draft, is_for_integers: bool) -> Vec<Vec<usize>> {
+    let readers = draft.readers();
+    let follows = |node: usize, of: usize| {
+        let function = matches!(draft.op(node), "square" | "sqrt" | "exp") && !is_for_integers;
+        let is_gelu = draft.op(node) != "LeakyReLU" || draft.attr(node, "act_type").as_deref() == Some("gelu");
+        function || draft.op(node) == "abs" || (is_gelu && is_activation(draft, node, of, is_for_integers))
+    };
+    let starts = (0..draft.nodes.len()).filter(|n| draft.op(*n) == "FullyConnected");
+    starts.map(|n| [n].into_iter().chain(only_reader(&readers, n).filter(|r| follows(*r, n))).collect()).collect()
+}
+
+fn convolution(graph: Symbol, id: usize) -> Part {
+    let mut graph = first_output(&graph);
+    let (mut name, mut attrs) = (String::from("sg_mkldnn_"), Attrs::new());
+    let mut rotation = 0;
+    for node in operators(&graph) {
+        let (word, key) = match node.op.as_ref().map_or("", |op| op.def.name) {
+            "Convolution" => ("conv_", None),
+            "BatchNorm" => ("bn_", Some("with_bn")),
+            "elemwise_add" => ("add_", Some("with_sum")),
+            _ if attrs.contains_key("with_sum") => ("act_", Some("with_postsum_act")),
+            _ => ("act_", Some("with_act")),
+        };
+        name += word;
+        if key == Some("with_sum") && node.inputs[0].node.is_variable() {
+            // What is added is the last input.
+            rotation = 1;
+            graph = with_swapped_sum(&graph);
+        }
+        attrs.extend(key.map(|key| (key.to_string(), "true".to_string())));
+    }
+    Part { name: format!("{name}{id}"), op: CONV, attrs, graph, has_one_output: true, rotation }
+}
+
+/// The graph with the terms of its sum the other way round.
+fn with_swapped_sum(graph: &Symbol) -> Symbol {
+    let mut copies: Vec<(NodeEntry, NodeEntry)> = Vec::new();
+    let find = |copies: &[(NodeEntry, NodeEntry)], e: &NodeEntry| {
+        let copy = copies.iter().find(|(old, _)| std::sync::Arc::ptr_eq(&old.node, &e.node));
+        copy.map_or_else(|| e.clone(), |(_, new)| NodeEntry { node: new.node.clone(), index: e.index })
+    };
+    for node in operators(graph) {
+        let mut inputs: Vec<NodeEntry> = node.inputs.iter().map(|e| find(&copies, e)).collect();
+        if node.op.as_ref().is_some_and(|op| op.def.name == "elemwise_add") {
+            inputs.reverse();
+        }
+        let new = NodeEntry { node: with(&node, inputs), index: 0 };
+        copies.push((NodeEntry { node, index: 0 }, new));
+    }
+    Symbol::group(&graph.entries().iter().map(|e| Symbol::of_entry(find(&copies, e))).collect::<Vec<_>>())
+}
+
+fn dense(graph: Symbol, id: usize) -> Part {
+    let graph = first_output(&graph);
+    let (mut name, mut attrs) = (String::from("sg_mkldnn_fully_connected_"), Attrs::new());
+    if operators(&graph).len() > 1 {
+        name += "eltwise_";
+        attrs.insert("with_eltwise".into(), "True".into());
+    }
+    Part { name: format!("{name}{id}"), op: DENSE, attrs, graph, has_one_output: true, rotation: 0 }
+}
+
+/// Conversions of a result to 8 bits by a known range, which the node before them takes over; and back to numbers, where the node can
+/// give numbers itself.
+fn fold_conversions(symbol: &Symbol) -> Result<Symbol> {
+    let mut draft = Draft::new(symbol);
+    let readers = draft.readers();
+    for node in 0..draft.nodes.len() {
+        let is_quantized = draft.attr(node, "quantized").is_some_and(|v| matches!(v.as_str(), "true" | "True" | "1"));
+        let gives_numbers = match draft.op(node) {
+            CONV if is_quantized => false,
+            DENSE if is_quantized => true,
+            "_contrib_quantized_elemwise_add" => false,
+            "_contrib_quantized_elemwise_mul" => true,
+            _ => continue,
+        };
+        let Some(requantize) = only_reader(&readers, node).filter(|n| draft.op(*n) == REQUANTIZE) else { continue };
+        let range = (draft.attr(requantize, "min_calib_range"), draft.attr(requantize, "max_calib_range"));
+        let (Some(min), Some(max)) = range else { continue };
+        let dequantize = only_reader(&readers, requantize).filter(|n| draft.op(*n) == DEQUANTIZE && gives_numbers);
+        let added = match dequantize {
+            Some(_) => vec![("enable_float_output", "True".to_string())],
+            None => vec![("min_calib_range", min), ("max_calib_range", max)],
+        };
+        set_attrs(&mut draft, node, &added)?;
+        redirect(&mut draft, dequantize.unwrap_or(requantize), node);
+    }
+    Ok(draft.finish())
+}
+
+fn set_attrs(draft: &mut Draft, node: usize, added: &[(&str, String)]) -> Result<()> {
+    let old = draft.nodes[node].node.clone();
+    let mut attrs = old.attrs.read().clone();
+    attrs.extend(added.iter().map(|(k, v)| (k.to_string(), v.clone())));
+    let op = op_call(draft.op(node), &attrs)?;
+    let (name, graphs) = (old.name.clone(), old.graphs.clone());
+    let attrs = parking_lot::RwLock::new(attrs);
+    draft.nodes[node].node =
+        std::sync::Arc::new(crate::symbol::Node { name, op: Some(op), inputs: Vec::new(), graphs, attrs });
+    Ok(())
+}
+
+/// Makes what reads a node read another.
+fn redirect(draft: &mut Draft, from: usize, to: usize) {
+    let mut slots: Vec<Slot> = (0..draft.outputs.len()).map(Slot::Output).collect();
+    for (node, item) in draft.nodes.iter().enumerate() {
+        slots.extend((0..item.inputs.len()).map(|position| Slot::Input { node, position }));
+    }
+    for slot in slots {
+        let port = draft.at(slot);
+        if port.node == from {
+            draft.put(slot, Port { node: to, index: port.index });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn var(name: &str) -> Symbol {
+        Symbol::variable(name, Attrs::new())
+    }
+
+    fn conv(name: &str, x: Symbol) -> Symbol {
+        let attrs = [("kernel", "(3, 3)"), ("pad", "(1, 1)"), ("num_filter", "2"), ("no_bias", "True")];
+        Symbol::op("Convolution", name, &[x], &attrs).unwrap()
+    }
+
+    fn act(x: Symbol, kind: &str) -> Symbol {
+        Symbol::op("Activation", "a", &[x], &[("act_type", kind)]).unwrap()
+    }
+
+    fn names(symbol: &Symbol) -> Vec<String> {
+        operators(symbol).iter().map(|n| n.name.clone()).collect()
+    }
+
+    #[test]
+    fn layers_take_what_follows_them() {
+        let x = var("x");
+        let sum = |l: Symbol, r: Symbol| Symbol::op("elemwise_add", "s", &[l, r], &[]).unwrap();
+        let fused = |s: Symbol, integers: bool| names(&partition(&s, integers).unwrap());
+        assert_eq!(fused(act(conv("c", x.clone()), "relu"), true), ["sg_mkldnn_conv_act_0"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), true), ["sg_mkldnn_conv_0", "a"]);
+        assert_eq!(fused(act(conv("c", x.clone()), "tanh"), false), ["sg_mkldnn_conv_act_0"]);
+        let other_first = act(sum(x.clone(), conv("c", x.clone())), "relu");
+        let s = partition(&other_first, true).unwrap();
+        assert_eq!(names(&s), ["sg_mkldnn_conv_add_act_0"]);
+        let node = &operators(&s)[0];
+        assert_eq!(node.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>(), ["x", "c_weight", "x"]);
+        assert_eq!(node.graphs[0].list_inputs(), ["x1", "c_weight0", "x0"]);
+        let two = sum(conv("c", x.clone()), conv("d", x.clone()));
+        assert_eq!(fused(two, true), ["sg_mkldnn_conv_1", "sg_mkldnn_conv_add_0"]);
+        // An output of the graph stays one.
+        let c = conv("c", x.clone());
+        let head = Symbol::group(&[c.clone(), act(c, "relu")]);
+        assert_eq!(fused(head, true), ["sg_mkldnn_conv_0", "a"]);
+        let fc = Symbol::op("FullyConnected", "f", &[x], &[("num_hidden", "2")]).unwrap();
+        assert_eq!(fused(Symbol::op("exp", "e", &[fc], &[]).unwrap(), false), ["sg_mkldnn_fully_connected_eltwise_0"]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Graphs with attributes, as nnvm's functions have them, and the passes between graphs and files.
+
+use std::collections::BTreeMap;
+
+use ferromx_core::error::{Error, Result};
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::Symbol;
+
+/// The types of attributes that have a JSON form.
+const TYPES: [&str; 6] = ["int", "list_int", "list_shape", "list_str", "size_t", "str"];
+
+/// The passes there are.
+const PASSES: [&str; 2] = ["LoadJSON", "SaveJSON"];
+
+/// The attribute that holds a graph as JSON.
+const JSON: &str = "json";
+
+/// An attribute of a graph.
+#[derive(Clone)]
+enum Attribute {
+    /// A value of one of [`TYPES`].
+    Plain(&'static str, Value),
+    /// Outputs of nodes.
+    Entries,
+}
+
+/// A symbol with attributes. Attributes change in place; passes make new graphs.
+pub struct AnnotatedGraph {
+    symbol: Symbol,
+    attributes: RwLock<BTreeMap<String, Attribute>>,
+}
+
+/// Whether a value is of a type.
+fn is_of(kind: &str, value: &Value) -> bool {
+    let all = |test: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(test));
+    match kind {
+        "int" => value.is_i64(),
+        "size_t" => value.is_u64(),
+        "str" => value.is_string(),
+        "list_int" => all(Value::is_i64),
+        "list_str" => all(Value::is_string),
+        "list_shape" => all(|shape| is_of("list_int", shape)),
+        _ => false,
+    }
+}
+
+/// `["TYPE", VALUE]` with the white space of MXNet: elements that are strings or lists stand on lines of their own.
+fn written(kind: &str, value: &Value) -> String {
+    let flat = |list: &[Value]| format!("[{}]", list.iter().map(Value::to_string).collect::<Vec<_>>().join(", "));
+    let value = match (kind, value) {
+        ("list_str" | "list_shape", Value::Array(list)) if !list.is_empty() => {
+            let lines =
+                list.iter().map(|e| format!("\n    {}", e.as_array().map_or_else(|| e.to_string(), |l| flat(l))));
+            format!("[{}]", lines.collect::<Vec<_>>().join(", "))
+        }
+        (_, Value::Array(list)) => flat(list),
+        _ => value.to_string(),
+    };
+    format!("[\"{kind}\", {value}]")
+}
+
+impl AnnotatedGraph {
+    /// The graph of a symbol, without attributes.
+    pub fn new(symbol: Symbol) -> AnnotatedGraph {
+        AnnotatedGraph { symbol, attributes: RwLock::default() }
+    }
+
+    /// The outputs of the graph.
+    pub fn symbol(&self) -> &Symbol {
+        &self.symbol
+    }
+
+    /// Sets an attribute from `["TYPE", VALUE]`.
+    ///
+    /// # Errors
+    /// Text of another form, a type that has none, a value of another type.
+    pub fn set_json(&self, key: &str, text: &str) -> Result<()> {
+        let form = || {
+            Error::Value(format!(
+                "attribute '{key}' is {text}: JSON of the form [\"TYPE\", VALUE] was expected, Expect '['"
+            ))
+        };
+        let value: Value = serde_json::from_str(text).map_err(|_| form())?;
+        let Some([Value::String(kind), value]) = value.as_array().map(Vec::as_slice) else { return Err(form()) };
+        let known = TYPES.iter().find(|t| *t == kind).ok_or_else(|| {
+            Error::Value(format!(
+                "Typename {kind} has not been registered via DMLC_JSON_ENABLE_ANY: use one of {}",
+                TYPES.join(", ")
+            ))
+        })?;
+        if !is_of(known, value) {
+            return Err(Error::Value(format!("attribute '{key}' is {value}, which is no value of type {kind}")));
+        }
+        self.attributes.write().insert(key.into(), Attribute::Plain(known, value.clone()));
+        Ok(())
+    }
+
+    /// An attribute as JSON; `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// The attribute is a list of outputs, which has no JSON form.
+    pub fn json(&self, key: &str) -> Result<Option<String>> {
+        match self.attributes.read().get(key) {
+            None => Ok(None),
+            Some(Attribute::Plain(kind, value)) => Ok(Some(written(kind, value))),
+            Some(Attribute::Entries) => {
+                Err(Error::Value(format!("attribute '{key}' is a list of outputs: it has no JSON form")))
+            }
+        }
+    }
+
+    /// Sets an attribute to the outputs of a symbol.
+    pub fn set_entries(&self, key: &str) {
+        self.attributes.write().insert(key.into(), Attribute::Entries);
+    }
+
+    /// The graph after passes, one after the other.
+    ///
+    /// # Errors
+    /// A pass that does not exist, `LoadJSON` without the attribute `json` or with text that is no graph.
+    pub fn apply(&self, passes: &[String]) -> Result<AnnotatedGraph> {
+        let mut symbol = self.symbol.clone();
+        let mut attributes = self.attributes.read().clone();
+        for pass in passes {
+            match pass.as_str() {
+                "SaveJSON" => {
+                    attributes.insert(JSON.into(), Attribute::Plain("str", symbol.to_json().into()));
+                }
+                "LoadJSON" => match attributes.get(JSON) {
+                    Some(Attribute::Plain("str", Value::String(text))) => symbol = Symbol::from_json(text)?,
+                    _ => {
+                        let text = "Graph attr dependency json is required by pass LoadJSON but is not available The attribute is \
+                                    provided by pass SaveJSON";
+                        return Err(Error::value(text));
+                    }
+                },
+                other => {
+                    return Err(Error::NotFound(format!(
+                        "Cannot find pass {other} in the registry; the passes here are {}: graphs are optimized when they are bound",
+                        PASSES.join(", ")
+                    )));
+                }
+            }
+        }
+        Ok(AnnotatedGraph { symbol, attributes: RwLock::new(attributes) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_keep_type_and_value() {
+        let graph = AnnotatedGraph::new(Symbol::variable("x", Default::default()));
+        for (given, back) in [
+            (r#"["str","a"]"#, "[\"str\", \"a\"]"),
+            (r#"["list_int",[1,2]]"#, "[\"list_int\", [1, 2]]"),
+            (r#"["list_str",["x","y"]]"#, "[\"list_str\", [\n    \"x\", \n    \"y\"]]"),
+            (r#"["list_shape",[[1,2]]]"#, "[\"list_shape\", [\n    [1, 2]]]"),
+        ] {
+            graph.set_json("k", given).unwrap();
+            assert_eq!(graph.json("k").unwrap().unwrap(), back);
+        }
+        assert!(graph.set_json("k", r#"["float",1.5]"#).unwrap_err().to_string().contains("Typename float"));
+        assert!(graph.set_json("k", r#"["int","a"]"#).unwrap_err().to_string().contains("no value of type int"));
+        assert!(graph.set_json("k", "hello").unwrap_err().to_string().contains("Expect '['"));
+        assert_eq!(graph.json("none").unwrap(), None);
+    }
+
+    #[test]
+    fn passes_go_between_graphs_and_text() {
+        let symbol = Symbol::op("Flatten", "f", &[Symbol::variable("x", Default::default())], &[]).unwrap();
+        let names = |passes: &[&str]| passes.iter().map(|p| p.to_string()).collect::<Vec<_>>();
+        let graph = AnnotatedGraph::new(symbol.clone());
+        let loaded = graph.apply(&names(&["SaveJSON", "LoadJSON"])).unwrap();
+        assert_eq!(loaded.symbol().to_json(), symbol.to_json());
+        let error = |passes: &[&str]| graph.apply(&names(passes)).map(|_| ()).unwrap_err().to_string();
+        assert!(error(&["LoadJSON"]).contains("provided by pass SaveJSON"));
+        assert!(error(&["Fold"]).contains("Cannot find pass Fold"));
+    }
+}

@@ -1,0 +1,422 @@
+//! Mixed precision: conversions are inserted so that some operators run with 16-bit numbers and others with 32-bit ones.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ensure;
+use ferromx_core::error::{Error, Result};
+use ferromx_core::infer::DTypeIo;
+use ferromx_core::params::Attrs;
+use parking_lot::RwLock;
+
+use super::{Node, NodeEntry, Symbol};
+use crate::graph::{Graph, entry, op_call};
+use crate::passes::infer::{self, DTYPE_ATTR, Entries};
+use crate::symbol_infer::infer_dtypes;
+
+/// An operator that needs 32-bit numbers where a parameter has one of some values.
+pub struct Conditional {
+    /// The operator.
+    pub op: String,
+    /// The parameter.
+    pub param: String,
+    /// Its values.
+    pub values: Vec<String>,
+}
+
+/// Which operators compute in which precision.
+pub struct Precision {
+    /// The narrow type: float16 or bfloat16.
+    pub target: DType,
+    /// Operators that run in the narrow type.
+    pub target_ops: HashSet<String>,
+    /// Operators that run in 32 bits.
+    pub fp32_ops: HashSet<String>,
+    /// Operators whose inputs all get the widest type among them.
+    pub widest_ops: HashSet<String>,
+    /// Operators that run in 32 bits where a parameter says so.
+    pub conditional: Vec<Conditional>,
+    /// Nodes that stay as they are, by name.
+    pub excluded: HashSet<String>,
+    /// Variables that hold trained parameters; their types become attributes.
+    pub model_params: HashSet<String>,
+    /// Types of the other variables.
+    pub data: Vec<(String, DType)>,
+    /// Whether parameters that are read in the narrow type get it themselves, instead of a conversion behind them.
+    pub cast_params: bool,
+}
+
+/// Operators whose outputs MXNet gives names. Conversions behind them are called after the name, others after the output's index.
+const NAMED_OUTPUT: [&str; 47] = [
+    "Activation",
+    "BatchNorm",
+    "BatchNorm_v1",
+    "BilinearSampler",
+    "Concat",
+    "Convolution",
+    "Correlation",
+    "Crop",
+    "Deconvolution",
+    "Dropout",
+    "FullyConnected",
+    "GridGenerator",
+    "GroupNorm",
+    "IdentityAttachKLSparseReg",
+    "InstanceNorm",
+    "L2Normalization",
+    "LRN",
+    "LayerNorm",
+    "LeakyReLU",
+    "MakeLoss",
+    "Pad",
+    "Pooling",
+    "RNN",
+    "ROIPooling",
+    "SVMOutput",
+    "SequenceLast",
+    "SequenceMask",
+    "SequenceReverse",
+    "SliceChannel",
+    "SoftmaxActivation",
+    "SoftmaxOutput",
+    "SpatialTransformer",
+    "SwapAxis",
+    "UpSampling",
+    "_CrossDeviceCopy",
+    "_contrib_BatchNormWithReLU",
+    "_contrib_MultiBoxDetection",
+    "_contrib_MultiBoxPrior",
+    "_contrib_MultiBoxTarget",
+    "_contrib_MultiProposal",
+    "_contrib_Proposal",
+    "_contrib_calibrate_entropy",
+    "_contrib_quantized_flatten",
+    "elemwise_add",
+    "log_softmax",
+    "softmax",
+    "softmin",
+];
+
+/// What an output of the given graph has become.
+struct Mapped {
+    entry: NodeEntry,
+    /// Its type now; `None` where it is not known before parameters have theirs.
+    dtype: Option<DType>,
+    /// The type in the given graph.
+    original: Option<DType>,
+    casts: Vec<(DType, NodeEntry)>,
+}
+
+struct Pass<'p> {
+    rules: &'p Precision,
+    mapped: HashMap<(*const Node, u32), Mapped>,
+    /// Types of outputs of the new graph, where they are known.
+    types: HashMap<(*const Node, u32), DType>,
+    /// Parameters that get the narrow type themselves.
+    narrowed: HashSet<String>,
+}
+
+impl Symbol {
+    /// The graph with conversions, so that every operator computes in the precision that the rules give it. As in MXNet, the outputs
+    /// have 32 bits, and parameters get their type as the attribute `__dtype__`.
+    ///
+    /// # Errors
+    /// A type that is neither float16 nor bfloat16; types that contradict each other before or after the conversions.
+    pub fn reduced_precision(&self, rules: &Precision) -> Result<Symbol> {
+        ensure!(
+            matches!(rules.target, DType::F16 | DType::BF16),
+            "Only float16 and bfloat16 target_dtypes are supported yet, target_dtype={}",
+            rules.target
+        );
+        if let Some(flat) = self.expanded() {
+            return flat.reduced_precision(rules);
+        }
+        let nodes = self.nodes();
+        let types = original_dtypes(self, rules)?;
+        let mut pass = Pass { rules, mapped: HashMap::new(), types: HashMap::new(), narrowed: HashSet::new() };
+        for (i, node) in nodes.iter().enumerate() {
+            pass.node(node, types.of_node(i))?;
+        }
+        let outputs = self.outputs.iter().map(|e| pass.output(e)).collect::<Result<_>>()?;
+        let result = Symbol { outputs };
+        pass.annotate(&nodes)?;
+        infer_dtypes(&result, &given(&result, rules))?;
+        Ok(result)
+    }
+}
+
+/// The given types of variables that a graph has.
+fn given(symbol: &Symbol, rules: &Precision) -> Vec<(String, DType)> {
+    let names = symbol.list_inputs();
+    rules.data.iter().filter(|(name, _)| names.contains(name)).cloned().collect()
+}
+
+/// The types of everything before the pass.
+fn original_dtypes(symbol: &Symbol, rules: &Precision) -> Result<Entries<Option<DType>>> {
+    let (graph, _) = Graph::from_symbol(symbol);
+    let mut known = Entries::new(&graph, None);
+    for (i, node) in graph.nodes.iter().enumerate().filter(|(_, node)| node.op().is_none()) {
+        known[entry(i, 0)] = rules.data.iter().find(|(name, _)| *name == node.name).map(|(_, dtype)| *dtype);
+    }
+    infer::dtypes(&graph, known)
+}
+
+/// What stands between the name of a node and that of a conversion behind it.
+fn suffix(e: &NodeEntry) -> String {
+    let Some(op) = &e.node.op else { return String::new() };
+    let name = op.def.output_names(&op.params).into_iter().nth(e.index as usize);
+    match name.filter(|_| NAMED_OUTPUT.contains(&op.def.name)) {
+        Some(name) => format!("_{name}"),
+        None => format!("_{}", e.index),
+    }
+}
+
+/// A node that an operator with parameters makes of inputs.
+fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attr: (&str, String)) -> Result<Arc<Node>> {
+    let attrs: Attrs = [(attr.0.to_string(), attr.1)].into_iter().collect();
+    let call = op_call(op, &attrs)?;
+    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: RwLock::new(attrs) }))
+}
+
+impl Pass<'_> {
+    fn find(&mut self, e: &NodeEntry) -> Result<&mut Mapped> {
+        let key = (Arc::as_ptr(&e.node), e.index);
+        self.mapped
+            .get_mut(&key)
+            .ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", e.node.name)))
+    }
+
+    /// An output as it is.
+    fn raw(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        Ok(self.find(e)?.entry.clone())
+    }
+
+    /// An output as a type; whole numbers stay what they are.
+    fn cast(&mut self, e: &NodeEntry, dtype: DType) -> Result<NodeEntry> {
+        let mapped = self.find(e)?;
+        if mapped.dtype == Some(dtype) || mapped.dtype.is_some_and(|d| !d.is_float()) {
+            return Ok(mapped.entry.clone());
+        }
+        if let Some((_, cast)) = mapped.casts.iter().find(|(to, _)| *to == dtype) {
+            return Ok(cast.clone());
+        }
+        let name = format!("{}{}_amp_cast_{dtype}", e.node.name, suffix(e));
+        let node = make("amp_cast", name, vec![mapped.entry.clone()], ("dtype", dtype.name().into()))?;
+        let cast = NodeEntry { node, index: 0 };
+        mapped.casts.push((dtype, cast.clone()));
+        self.types.insert((Arc::as_ptr(&cast.node), 0), dtype);
+        Ok(cast)
+    }
+
+    /// An output for an operator that needs 32 bits. Variables have them.
+    fn wide(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        if e.node.is_variable() { self.raw(e) } else { self.cast(e, DType::F32) }
+    }
+
+    /// An output for an operator that needs the narrow type.
+    fn narrow(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        let (is_param, is_float) = (self.rules.model_params.contains(&e.node.name), self.find(e)?.original);
+        if e.node.is_variable() && self.rules.cast_params && is_param && is_float.is_none_or(DType::is_float) {
+            self.narrowed.insert(e.node.name.clone());
+            return self.raw(e);
+        }
+        self.cast(e, self.rules.target)
+    }
+
+    fn needs_32_bits(&self, node: &Node, op: &str) -> bool {
+        let attrs = node.attrs.read();
+        let applies = |c: &&Conditional| c.op == op && attrs.get(&c.param).is_some_and(|v| c.values.contains(v));
+        self.rules.fp32_ops.contains(op) || self.rules.conditional.iter().any(|c| applies(&c))
+    }
+
+    /// The inputs of a node whose inputs get the widest type among them, and whether the types are known.
+    fn widest(&mut self, node: &Node) -> Result<(Vec<NodeEntry>, bool)> {
+        let mut all_known = true;
+        let mut any_wide = false;
+        for e in &node.inputs {
+            let mapped = self.find(e)?;
+            let is_known = matches!(mapped.dtype, Some(DType::F32 | DType::F16 | DType::BF16));
+            all_known &= is_known;
+            any_wide |= mapped.dtype == Some(DType::F32) || mapped.casts.iter().any(|(to, _)| *to == DType::F32);
+        }
+        if all_known {
+            let inputs = node.inputs.iter().map(|e| if any_wide { self.cast(e, DType::F32) } else { self.raw(e) });
+            return Ok((inputs.collect::<Result<_>>()?, true));
+        }
+        let first = &node.inputs[0];
+        let name = format!("{}{}_amp_multicast", first.node.name, suffix(first));
+        let inputs = node.inputs.iter().map(|e| self.raw(e)).collect::<Result<Vec<_>>>()?;
+        let multicast = make("amp_multicast", name, inputs, ("num_outputs", node.inputs.len().to_string()))?;
+        let outputs = (0..node.inputs.len() as u32).map(|index| NodeEntry { node: multicast.clone(), index });
+        Ok((outputs.collect(), false))
+    }
+
+    /// Copies a node, with conversions before it, and notes the types of its outputs.
+    fn node(&mut self, node: &Arc<Node>, original: &[Option<DType>]) -> Result<()> {
+        let float = |dtype: &Option<DType>| dtype.is_none_or(DType::is_float);
+        let (inputs, types) = match &node.op {
+            None => (Vec::new(), vec![None]),
+            Some(op) if self.rules.excluded.contains(&node.name) || self.needs_32_bits(node, op.def.name) => {
+                let inputs = node.inputs.iter().map(|e| self.wide(e)).collect::<Result<_>>()?;
+                (inputs, original.iter().map(|d| d.or(Some(DType::F32))).collect())
+            }
+            Some(op) if self.rules.target_ops.contains(op.def.name) => {
+                let inputs = node.inputs.iter().map(|e| self.narrow(e)).collect::<Result<_>>()?;
+                (inputs, original.iter().map(|d| if float(d) { Some(self.rules.target) } else { *d }).collect())
+            }
+            Some(op) if self.rules.widest_ops.contains(op.def.name) && !node.inputs.is_empty() => {
+                let (inputs, is_known) = self.widest(node)?;
+                let types =
+                    if is_known { self.inferred(node, &inputs, original.len())? } else { vec![None; original.len()] };
+                (inputs, types)
+            }
+            Some(_) => {
+                let inputs = node.inputs.iter().map(|e| self.raw(e)).collect::<Result<Vec<_>>>()?;
+                let types = self.inferred(node, &inputs, original.len())?;
+                (inputs, types)
+            }
+        };
+        let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
+        let attrs = RwLock::new(node.attrs.read().clone());
+        let copy = Arc::new(Node { name, op, inputs, graphs, attrs });
+        for (index, (dtype, original)) in types.into_iter().zip(original).enumerate() {
+            let entry = NodeEntry { node: copy.clone(), index: index as u32 };
+            if let Some(dtype) = dtype {
+                self.types.insert((Arc::as_ptr(&copy), index as u32), dtype);
+            }
+            let mapped = Mapped { entry, dtype, original: *original, casts: Vec::new() };
+            self.mapped.insert((Arc::as_ptr(node), index as u32), mapped);
+        }
+        Ok(())
+    }
+
+    /// The types of a node's outputs as they follow from those of its inputs; unknown unless all are known.
+    fn inferred(&self, node: &Node, inputs: &[NodeEntry], outputs: usize) -> Result<Vec<Option<DType>>> {
+        let unknown = vec![None; outputs];
+        let (Some(op), false) = (&node.op, inputs.is_empty()) else { return Ok(unknown) };
+        let mut ins: Vec<Option<DType>> =
+            inputs.iter().map(|e| self.types.get(&(Arc::as_ptr(&e.node), e.index)).copied()).collect();
+        let mut outs = unknown.clone();
+        let fits = (op.def.infer_dtype)(&op.params, &mut DTypeIo { ins: &mut ins, outs: &mut outs }).is_ok();
+        let all_known = fits && ins.iter().chain(&outs).all(Option::is_some);
+        Ok(if all_known { outs } else { unknown })
+    }
+
+    /// An output of the graph, which has 32 bits unless it is of whole numbers.
+    fn output(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        self.cast(e, DType::F32)
+    }
+
+    /// Gives parameters their types as attributes; -1 stands for a type that is not known.
+    fn annotate(&mut self, nodes: &[Arc<Node>]) -> Result<()> {
+        let rules = self.rules;
+        for node in nodes.iter().filter(|n| n.is_variable() && rules.model_params.contains(&n.name)) {
+            let target = rules.target;
+            let is_narrowed = self.narrowed.contains(&node.name);
+            let mapped = self.find(&NodeEntry { node: node.clone(), index: 0 })?;
+            let dtype = if is_narrowed { Some(target) } else { mapped.original };
+            let code = dtype.map_or(-1, |d| d.code());
+            mapped.entry.node.attrs.write().insert(DTYPE_ATTR.into(), code.to_string());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Precision {
+        let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+        let softrelu =
+            Conditional { op: "Activation".into(), param: "act_type".into(), values: vec!["softrelu".into()] };
+        Precision {
+            target: DType::F16,
+            target_ops: set(&["FullyConnected"]),
+            fp32_ops: set(&["softmax"]),
+            widest_ops: set(&["elemwise_add"]),
+            conditional: vec![softrelu],
+            excluded: set(&[]),
+            model_params: set(&[]),
+            data: vec![("d".into(), DType::F32), ("a".into(), DType::F32)],
+            cast_params: false,
+        }
+    }
+
+    fn var(name: &str) -> Symbol {
+        Symbol::variable(name, Attrs::new())
+    }
+
+    fn layer() -> Symbol {
+        let attrs = [("num_hidden", "2"), ("no_bias", "True")];
+        Symbol::op("FullyConnected", "fc", &[var("d"), var("w")], &attrs).unwrap()
+    }
+
+    /// Names of the nodes with those of their inputs.
+    fn structure(symbol: &Symbol) -> Vec<String> {
+        let of = |n: &Arc<Node>| n.inputs.iter().map(|e| e.node.name.clone()).collect::<Vec<_>>().join(" ");
+        symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| format!("{}({})", n.name, of(n))).collect()
+    }
+
+    #[test]
+    fn conversions_stand_where_mxnet_puts_them() {
+        let fc = layer();
+        let softmax = Symbol::op("softmax", "sm", std::slice::from_ref(&fc), &[]).unwrap();
+        let relu = Symbol::op("relu", "re", std::slice::from_ref(&fc), &[]).unwrap();
+        let sum = Symbol::op("elemwise_add", "y", &[fc.clone(), relu], &[]).unwrap();
+        let narrow = ["d_amp_cast_float16(d)", "w_amp_cast_float16(w)", "fc(d_amp_cast_float16 w_amp_cast_float16)"];
+        let expect = |symbol: Symbol, rest: &[&str]| {
+            let all: Vec<&str> = narrow.iter().chain(rest).copied().collect();
+            assert_eq!(structure(&symbol.reduced_precision(&rules()).unwrap()), all);
+        };
+        expect(softmax.clone(), &["fc_output_amp_cast_float32(fc)", "sm(fc_output_amp_cast_float32)"]);
+        expect(sum.clone(), &["re(fc)", "y(fc re)", "y_output_amp_cast_float32(y)"]);
+        expect(
+            Symbol::group(&[softmax, sum]),
+            &[
+                "fc_output_amp_cast_float32(fc)",
+                "sm(fc_output_amp_cast_float32)",
+                "re(fc)",
+                "re_0_amp_cast_float32(re)",
+                "y(fc_output_amp_cast_float32 re_0_amp_cast_float32)",
+            ],
+        );
+        expect(
+            Symbol::op("elemwise_add", "y", &[fc, var("a")], &[]).unwrap(),
+            &[
+                "fc_output_amp_multicast(fc a)",
+                "y(fc_output_amp_multicast fc_output_amp_multicast)",
+                "y_output_amp_cast_float32(y)",
+            ],
+        );
+    }
+
+    fn type_of(symbol: &Symbol) -> Option<String> {
+        let weight = symbol.nodes().into_iter().find(|n| n.name == "w")?;
+        weight.attrs.read().get(DTYPE_ATTR).cloned()
+    }
+
+    #[test]
+    fn parameters_get_types() {
+        let mut rules = rules();
+        rules.model_params.insert("w".into());
+        let kept = layer().reduced_precision(&rules).unwrap();
+        assert_eq!(type_of(&kept).as_deref(), Some("0"));
+        rules.cast_params = true;
+        let narrowed = layer().reduced_precision(&rules).unwrap();
+        assert_eq!(type_of(&narrowed).as_deref(), Some("2"));
+        assert_eq!(structure(&narrowed)[1], "fc(d_amp_cast_float16 w)");
+        rules.excluded.insert("fc".into());
+        assert_eq!(structure(&layer().reduced_precision(&rules).unwrap()), ["fc(d w)"]);
+        rules.target = DType::I8;
+        assert!(
+            layer()
+                .reduced_precision(&rules)
+                .map(|_| ())
+                .unwrap_err()
+                .to_string()
+                .contains("Only float16 and bfloat16")
+        );
+    }
+}

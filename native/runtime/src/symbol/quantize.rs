@@ -1,0 +1,475 @@
+//! Quantization: operators that have an 8-bit form get it, with conversions between them and the others.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ferromx_core::error::{Error, Result};
+use ferromx_core::params::Attrs;
+use parking_lot::RwLock;
+
+use super::{Node, NodeEntry, Symbol};
+use crate::graph::op_call;
+
+/// Which of the operators that have an 8-bit form get it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All.
+    Full,
+    /// Layers with weights, and what lies between two of them.
+    Smart,
+}
+
+impl std::str::FromStr for Mode {
+    type Err = Error;
+
+    fn from_str(s: &str) -> Result<Mode> {
+        match s {
+            "full" => Ok(Mode::Full),
+            "smart" => Ok(Mode::Smart),
+            _ => Err(Error::Value(format!("unrecognized quantize mode: {s}; use full or smart"))),
+        }
+    }
+}
+
+/// What to quantize, and how.
+pub struct Quantization {
+    /// Nodes that stay as they are, by name.
+    pub excluded_nodes: HashSet<String>,
+    /// Operators that stay as they are.
+    pub excluded_ops: HashSet<String>,
+    /// Parameters that are quantized before the graph runs: variables stand for them.
+    pub offline_params: HashSet<String>,
+    /// The type of data: `int8`, `uint8` or `auto`.
+    pub dtype: String,
+    /// Which operators.
+    pub mode: Mode,
+    /// Whether every output of a fused fully connected layer has a range of its own, for which its weights stay numbers.
+    pub is_channel_wise: bool,
+}
+
+/// An operator's 8-bit form.
+struct Form {
+    op: &'static str,
+    quantized: &'static str,
+    /// Whether it is worth quantizing what lies around it.
+    is_layer: bool,
+    /// Whether its result has 32 bits, which are then made 8.
+    has_wide_result: bool,
+    /// Inputs of a node that stay as they are, by position.
+    keeps: fn(&Node, usize) -> bool,
+    /// Whether the form has these parameters.
+    supports: fn(&Attrs) -> bool,
+    /// Whether the range of its result is calibrated.
+    is_calibrated: bool,
+    /// Whether it reads integers that have a scale and a shift instead of a range, and gives numbers.
+    is_asymmetric: bool,
+    /// Parameters that the form has besides those of the operator.
+    added: &'static [(&'static str, &'static str)],
+}
+
+const fn form(op: &'static str, quantized: &'static str) -> Form {
+    Form {
+        op,
+        quantized,
+        is_layer: false,
+        has_wide_result: false,
+        keeps: |_, _| false,
+        supports: |_| true,
+        is_calibrated: false,
+        is_asymmetric: false,
+        added: &[],
+    }
+}
+
+fn is(attrs: &Attrs, key: &str, values: &[&str]) -> bool {
+    attrs.get(key).is_some_and(|v| values.contains(&v.as_str()))
+}
+
+const TRUE: &[&str] = &["true", "True", "1"];
+
+/// The operators with an 8-bit form.
+static FORMS: [Form; 13] = [
+    Form {
+        is_layer: true,
+        has_wide_result: true,
+        keeps: |node, i| i > 0 && !(is(&node.attrs.read(), "with_sum", TRUE) && i + 1 == node.inputs.len()),
+        added: &[("quantized", "true")],
+        ..form("_sg_mkldnn_conv", "_sg_mkldnn_conv")
+    },
+    Form {
+        is_layer: true,
+        has_wide_result: true,
+        added: &[("quantized", "True")],
+        ..form("_sg_mkldnn_fully_connected", "_sg_mkldnn_fully_connected")
+    },
+    Form { is_layer: true, has_wide_result: true, ..form("Convolution", "_contrib_quantized_conv") },
+    Form { is_layer: true, has_wide_result: true, ..form("FullyConnected", "_contrib_quantized_fully_connected") },
+    Form { supports: |attrs| is(attrs, "act_type", &["relu"]), ..form("Activation", "_contrib_quantized_act") },
+    Form {
+        supports: |attrs| !attrs.contains_key("pool_type") || is(attrs, "pool_type", &["max", "avg"]),
+        ..form("Pooling", "_contrib_quantized_pooling")
+    },
+    Form { keeps: |_, i| i > 0, is_calibrated: true, ..form("BatchNorm", "_contrib_quantized_batch_norm") },
+    Form { keeps: |_, i| i == 0, ..form("Embedding", "_contrib_quantized_embedding") },
+    Form { has_wide_result: true, ..form("elemwise_add", "_contrib_quantized_elemwise_add") },
+    Form { has_wide_result: true, ..form("elemwise_mul", "_contrib_quantized_elemwise_mul") },
+    Form {
+        is_layer: true,
+        keeps: |_, i| i > 0,
+        supports: |attrs| is(attrs, "mode", &["lstm"]),
+        is_asymmetric: true,
+        added: &[("quantized", "true")],
+        ..form("RNN", "_contrib_quantized_rnn")
+    },
+    form("Concat", "_contrib_quantized_concat"),
+    form("Flatten", "_contrib_quantized_flatten"),
+];
+
+const QUANTIZE: &str = "_contrib_quantize_v2";
+const QUANTIZE_ASYMMETRIC: &str = "_contrib_quantize_asym";
+const REQUANTIZE: &str = "_contrib_requantize";
+const DEQUANTIZE: &str = "_contrib_dequantize";
+const PREFIX: &str = "quantized_";
+
+impl Quantization {
+    /// The form that a node gets, if any.
+    fn form_of(&self, node: &Node) -> Option<&'static Form> {
+        let op = node.op.as_ref()?.def.name;
+        let is_listed = |name: &String| self.excluded_nodes.contains(name);
+        let is_inside =
+            node.part().is_some_and(|part| part.nodes().iter().any(|n| !n.is_variable() && is_listed(&n.name)));
+        let is_excluded = is_listed(&node.name) || is_inside || self.excluded_ops.contains(op);
+        let form = FORMS.iter().find(|f| f.op == op)?;
+        (!is_excluded && (form.supports)(&node.attrs.read())).then_some(form)
+    }
+
+    /// The nodes that are quantized, with their forms.
+    fn selected(&self, nodes: &[Arc<Node>]) -> HashMap<*const Node, &'static Form> {
+        let mut forms: HashMap<*const Node, &'static Form> =
+            nodes.iter().filter_map(|n| Some((Arc::as_ptr(n), self.form_of(n)?))).collect();
+        if self.mode == Mode::Full {
+            return forms;
+        }
+        // Only forms count on the way: what is quantized needs layers both before and behind it.
+        let is_layer = |n: &Arc<Node>| forms.get(&Arc::as_ptr(n)).is_some_and(|f| f.is_layer);
+        let is_form = |n: &Arc<Node>| forms.contains_key(&Arc::as_ptr(n));
+        let (mut feeds, mut follows) = (HashSet::new(), HashSet::new());
+        for node in nodes.iter().rev() {
+            if is_layer(node) || (is_form(node) && feeds.contains(&Arc::as_ptr(node))) {
+                feeds.extend(node.inputs.iter().map(|e| Arc::as_ptr(&e.node)));
+            }
+        }
+        for node in nodes {
+            let reads =
+                |e: &NodeEntry| is_layer(&e.node) || (is_form(&e.node) && follows.contains(&Arc::as_ptr(&e.node)));
+            if node.inputs.iter().any(reads) {
+                follows.insert(Arc::as_ptr(node));
+            }
+        }
+        forms.retain(|node, form| form.is_layer || (feeds.contains(node) && follows.contains(node)));
+        forms
+    }
+}
+
+/// A node of an operator, named and with parameters.
+fn make(op: &str, name: String, inputs: Vec<NodeEntry>, attrs: Attrs) -> Result<Arc<Node>> {
+    let call = op_call(op, &attrs)?;
+    Ok(Arc::new(Node { name, op: Some(call), inputs, graphs: Vec::new(), attrs: RwLock::new(attrs) }))
+}
+
+fn out_type(dtype: &str) -> Attrs {
+    [("out_type".to_string(), dtype.to_string())].into_iter().collect()
+}
+
+fn output(node: &Arc<Node>, index: usize) -> NodeEntry {
+    NodeEntry { node: node.clone(), index: index as u32 }
+}
+
+type Key = (*const Node, u32);
+
+fn key(e: &NodeEntry) -> Key {
+    (Arc::as_ptr(&e.node), e.index)
+}
+
+struct Pass<'q> {
+    rules: &'q Quantization,
+    forms: HashMap<*const Node, &'static Form>,
+    /// What nodes have become.
+    copies: HashMap<*const Node, Arc<Node>>,
+    /// Conversions to 8 bits by what they read and whether they have a shift.
+    quantized: HashMap<(Key, bool), Arc<Node>>,
+    /// Conversions back.
+    dequantized: HashMap<Key, Arc<Node>>,
+    /// The given nodes by what they have become.
+    sources: HashMap<*const Node, Arc<Node>>,
+}
+
+impl Pass<'_> {
+    fn copy_of(&self, node: &Arc<Node>) -> Result<Arc<Node>> {
+        let copy = self.copies.get(&Arc::as_ptr(node)).cloned();
+        copy.ok_or_else(|| Error::Internal(format!("'{}' was not visited before its user", node.name)))
+    }
+
+    /// Whether the new node gives 8-bit integers with their range.
+    fn gives_integers(&self, node: &Arc<Node>) -> bool {
+        self.forms.get(&Arc::as_ptr(node)).is_some_and(|form| !form.is_asymmetric)
+    }
+
+    /// The 8-bit form of an output: integers with smallest and largest value, or with scale and shift.
+    fn as_integers(&mut self, e: &NodeEntry, is_asymmetric: bool) -> Result<[NodeEntry; 3]> {
+        let copy = self.copy_of(&e.node)?;
+        if self.gives_integers(&e.node) && !is_asymmetric {
+            let range = e.node.num_visible() + 2 * e.index as usize;
+            return Ok([output(&copy, e.index as usize), output(&copy, range), output(&copy, range + 1)]);
+        }
+        let key = (key(e), is_asymmetric);
+        if !self.quantized.contains_key(&key) {
+            let name = format!("{}_quantize", e.node.output_name(e.index as usize));
+            let inputs = vec![self.as_numbers(e)?];
+            let node = match is_asymmetric {
+                true => make(QUANTIZE_ASYMMETRIC, name, inputs, Attrs::new())?,
+                false => make(QUANTIZE, name, inputs, out_type(&self.rules.dtype))?,
+            };
+            self.quantized.insert(key, node);
+        }
+        let node = &self.quantized[&key];
+        Ok([output(node, 0), output(node, 1), output(node, 2)])
+    }
+
+    /// An output as numbers.
+    fn as_numbers(&mut self, e: &NodeEntry) -> Result<NodeEntry> {
+        if !self.gives_integers(&e.node) {
+            return Ok(NodeEntry { node: self.copy_of(&e.node)?, index: e.index });
+        }
+        if !self.dequantized.contains_key(&key(e)) {
+            let inputs = self.as_integers(e, false)?.to_vec();
+            let name = format!("{}_dequantize", e.node.name);
+            self.dequantized.insert(key(e), make(DEQUANTIZE, name, inputs, Attrs::new())?);
+        }
+        Ok(output(&self.dequantized[&key(e)], 0))
+    }
+
+    fn quantize(&mut self, node: &Arc<Node>, form: &Form) -> Result<Arc<Node>> {
+        let (mut inputs, mut ranges) = (Vec::new(), Vec::new());
+        for (i, e) in node.inputs.iter().enumerate() {
+            let is_weight = self.rules.is_channel_wise && form.op == "_sg_mkldnn_fully_connected" && i > 0;
+            if is_weight || (form.keeps)(node, i) {
+                inputs.push(self.as_numbers(e)?);
+            } else {
+                let [data, min, max] = self.as_integers(e, form.is_asymmetric)?;
+                inputs.push(data);
+                ranges.extend([min, max]);
+            }
+        }
+        inputs.extend(ranges);
+        let mut attrs = node.attrs.read().clone();
+        attrs.extend(form.added.iter().map(|(key, value)| (key.to_string(), value.to_string())));
+        if self.rules.is_channel_wise && form.op == "_sg_mkldnn_fully_connected" {
+            attrs.insert("channel_wise_quantize".into(), "True".into());
+        }
+        let (name, op) = (format!("{PREFIX}{}", node.name), op_call(form.quantized, &attrs)?);
+        let (graphs, attrs) = (node.graphs.clone(), RwLock::new(attrs));
+        let quantized = Arc::new(Node { name, op: Some(op), inputs, graphs, attrs });
+        self.sources.insert(Arc::as_ptr(&quantized), node.clone());
+        if !form.has_wide_result {
+            return Ok(quantized);
+        }
+        let inputs = (0..3).map(|i| output(&quantized, i)).collect();
+        make(REQUANTIZE, format!("requantize_{}", node.name), inputs, out_type(&self.rules.dtype))
+    }
+
+    fn copy(&mut self, node: &Arc<Node>) -> Result<Arc<Node>> {
+        let inputs = node.inputs.iter().map(|e| self.as_numbers(e)).collect::<Result<_>>()?;
+        let attrs = RwLock::new(node.attrs.read().clone());
+        let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
+        Ok(Arc::new(Node { name, op, inputs, graphs, attrs }))
+    }
+}
+
+impl Symbol {
+    /// The graph with 8-bit forms of its operators, and the outputs of the given graph whose ranges calibration needs.
+    ///
+    /// # Errors
+    /// Parameters that the 8-bit form of an operator does not take.
+    pub fn quantized(&self, rules: &Quantization) -> Result<(Symbol, Vec<String>)> {
+        let nodes = self.nodes();
+        let mut pass = Pass {
+            rules,
+            forms: rules.selected(&nodes),
+            copies: HashMap::new(),
+            quantized: HashMap::new(),
+            dequantized: HashMap::new(),
+            sources: HashMap::new(),
+        };
+        for node in &nodes {
+            let new = match pass.forms.get(&Arc::as_ptr(node)).copied() {
+                Some(form) => pass.quantize(node, form)?,
+                None => pass.copy(node)?,
+            };
+            pass.sources.entry(Arc::as_ptr(&new)).or_insert_with(|| node.clone());
+            pass.copies.insert(Arc::as_ptr(node), new);
+        }
+        let outputs = self.outputs.iter().map(|e| pass.as_numbers(e)).collect::<Result<_>>()?;
+        let online = Symbol { outputs };
+        let calibrated = pass.calibrated(&online);
+        Ok((online.with_offline(&rules.offline_params), calibrated))
+    }
+
+    /// The graph with variables for the conversions of some parameters: `NAME_quantize`, `NAME_quantize_min`, `NAME_quantize_max`.
+    fn with_offline(&self, params: &HashSet<String>) -> Symbol {
+        const SUFFIXES: [&str; 3] = ["", "_min", "_max"];
+        let is_offline = |e: &NodeEntry| {
+            e.node.op.as_ref().is_some_and(|op| op.def.name == QUANTIZE)
+                && e.node.inputs.iter().all(|i| i.node.is_variable() && params.contains(&i.node.name))
+        };
+        let mut variables: HashMap<Key, Arc<Node>> = HashMap::new();
+        self.with_inputs(|e| {
+            let suffix = SUFFIXES.get(e.index as usize).filter(|_| is_offline(e))?;
+            let variable = variables
+                .entry(key(e))
+                .or_insert_with(|| Node::variable(&format!("{}{suffix}", e.node.name), Attrs::new()));
+            Some(NodeEntry { node: variable.clone(), index: 0 })
+        })
+    }
+
+    /// A copy in which inputs are replaced where `replace` gives something else.
+    fn with_inputs(&self, mut replace: impl FnMut(&NodeEntry) -> Option<NodeEntry>) -> Symbol {
+        let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
+        let copied = |copies: &HashMap<*const Node, Arc<Node>>, e: &NodeEntry| {
+            let node = copies.get(&Arc::as_ptr(&e.node)).unwrap_or(&e.node).clone();
+            NodeEntry { node, index: e.index }
+        };
+        for node in self.nodes() {
+            let inputs = node.inputs.iter().map(|e| replace(e).unwrap_or_else(|| copied(&copies, e))).collect();
+            let attrs = RwLock::new(node.attrs.read().clone());
+            let (name, op, graphs) = (node.name.clone(), node.op.clone(), node.graphs.clone());
+            copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs }));
+        }
+        Symbol { outputs: self.outputs.iter().map(|e| copied(&copies, e)).collect() }
+    }
+
+    /// A quantized graph with the ranges of a table, which has them by the names that [`Symbol::quantized`] gave.
+    ///
+    /// # Errors
+    /// Ranges that an operator does not take.
+    pub fn calibrated(&self, table: &HashMap<String, (f32, f32)>) -> Result<Symbol> {
+        let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
+        for node in self.nodes() {
+            let mut attrs = node.attrs.read().clone();
+            let mut op = node.op.clone();
+            let observed = observed(&node).map(|e| e.node.output_name(e.index as usize));
+            let range = observed.and_then(|name| table.get(name.strip_prefix(PREFIX).unwrap_or(&name)));
+            if let (Some((min, max)), Some(call)) = (range, &mut op) {
+                attrs.insert("min_calib_range".into(), format!("{min:.6}"));
+                attrs.insert("max_calib_range".into(), format!("{max:.6}"));
+                call.params = op_call(call.name, &attrs)?.params;
+            }
+            let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
+            let inputs = node.inputs.iter().map(entry).collect();
+            let (name, graphs) = (node.name.clone(), node.graphs.clone());
+            copies.insert(Arc::as_ptr(&node), Arc::new(Node { name, op, inputs, graphs, attrs: RwLock::new(attrs) }));
+        }
+        let entry = |e: &NodeEntry| NodeEntry { node: copies[&Arc::as_ptr(&e.node)].clone(), index: e.index };
+        Ok(Symbol { outputs: self.outputs.iter().map(entry).collect() })
+    }
+}
+
+/// The output whose range a node of a quantized graph has as parameters: its own or that of its first input.
+fn observed(node: &Arc<Node>) -> Option<NodeEntry> {
+    match node.op.as_ref()?.def.name {
+        QUANTIZE | QUANTIZE_ASYMMETRIC | REQUANTIZE => node.inputs.first().cloned(),
+        name => FORMS.iter().any(|f| f.is_calibrated && f.quantized == name).then(|| output(node, 0)),
+    }
+}
+
+impl Pass<'_> {
+    /// The outputs of the given graph that nodes of the new one have the ranges of.
+    fn calibrated(&self, graph: &Symbol) -> Vec<String> {
+        let name = |e: NodeEntry| {
+            let source = self.sources.get(&Arc::as_ptr(&e.node)).unwrap_or(&e.node);
+            source.output_name(e.index as usize)
+        };
+        let is_offline = |node: &Node| {
+            let input = &node.inputs[0].node;
+            input.is_variable() && self.rules.offline_params.contains(&input.name)
+        };
+        let is_quantize = |node: &Node| node.op.as_ref().is_some_and(|op| op.def.name == QUANTIZE);
+        let nodes = graph.nodes();
+        let online = nodes.iter().filter(|n| !(is_quantize(n) && is_offline(n)));
+        online.filter_map(observed).map(name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(mode: Mode, excluded: &[&str], offline: &[&str]) -> Quantization {
+        let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+        Quantization {
+            excluded_nodes: set(excluded),
+            excluded_ops: HashSet::new(),
+            offline_params: set(offline),
+            dtype: "int8".into(),
+            mode,
+            is_channel_wise: false,
+        }
+    }
+
+    fn network() -> Symbol {
+        let x = Symbol::variable("x", Attrs::new());
+        let conv =
+            Symbol::op("Convolution", "c", &[x], &[("kernel", "(3, 3)"), ("num_filter", "2"), ("no_bias", "True")]);
+        let act = Symbol::op("Activation", "a", &[conv.unwrap()], &[("act_type", "relu")]).unwrap();
+        let flat = Symbol::op("Flatten", "f", &[act], &[]).unwrap();
+        let fc = Symbol::op("FullyConnected", "fc", &[flat], &[("num_hidden", "2"), ("no_bias", "True")]).unwrap();
+        Symbol::op("Activation", "last", &[fc], &[("act_type", "relu")]).unwrap()
+    }
+
+    fn names(symbol: &Symbol) -> Vec<String> {
+        symbol.nodes().iter().filter(|n| !n.is_variable()).map(|n| n.name.clone()).collect()
+    }
+
+    #[test]
+    fn forms_and_conversions_take_the_place_of_operators() {
+        let (full, calibrated) = network().quantized(&rules(Mode::Full, &[], &["c_weight", "fc_weight"])).unwrap();
+        let middle = [
+            "x_quantize",
+            "quantized_c",
+            "requantize_c",
+            "quantized_a",
+            "quantized_f",
+            "quantized_fc",
+            "requantize_fc",
+        ];
+        assert_eq!(names(&full), [&middle[..], &["quantized_last", "last_dequantize"]].concat());
+        assert_eq!(calibrated, ["x", "c_output", "fc_output"]);
+        let arguments =
+            ["x", "c_weight_quantize", "c_weight_quantize_min", "c_weight_quantize_max", "fc_weight_quantize"];
+        assert_eq!(full.list_arguments()[..5], arguments);
+        let (smart, _) = network().quantized(&rules(Mode::Smart, &[], &["c_weight", "fc_weight"])).unwrap();
+        assert_eq!(names(&smart), [&middle[..], &["fc_dequantize", "last"]].concat());
+        let (excluded, calibrated) = network().quantized(&rules(Mode::Smart, &["fc"], &["c_weight"])).unwrap();
+        assert_eq!(
+            names(&excluded),
+            ["x_quantize", "quantized_c", "requantize_c", "c_dequantize", "a", "f", "fc", "last"]
+        );
+        assert_eq!(calibrated, ["x", "c_output"]);
+        assert!("some".parse::<Mode>().unwrap_err().to_string().contains("unrecognized quantize mode"));
+    }
+
+    #[test]
+    fn tables_give_ranges() {
+        let (graph, _) = network().quantized(&rules(Mode::Full, &[], &["c_weight", "fc_weight"])).unwrap();
+        let table = [("x".to_string(), (-1.0, 2.0)), ("c_output".to_string(), (-3.5, 1e-7))].into_iter().collect();
+        let calibrated = graph.calibrated(&table).unwrap();
+        let attr = |name: &str, key: &str| {
+            let node = calibrated.nodes().into_iter().find(|n| n.name == name).unwrap();
+            node.attrs.read().get(key).cloned()
+        };
+        assert_eq!(attr("x_quantize", "max_calib_range").as_deref(), Some("2.000000"));
+        assert_eq!(attr("requantize_c", "min_calib_range").as_deref(), Some("-3.500000"));
+        assert_eq!(attr("requantize_c", "max_calib_range").as_deref(), Some("0.000000"));
+        assert_eq!(attr("requantize_fc", "min_calib_range"), None);
+    }
+}
