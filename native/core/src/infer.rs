@@ -40,11 +40,7 @@ fn merge(common: &mut Shape, slot: &Shape, kind: &str, index: usize) -> Result<(
 }
 
 fn inconsistent(kind: &str, index: usize, provided: Shape, inferred: Shape) -> Error {
-    Error::ShapeInconsistent {
-        what: format!("{kind} {index}"),
-        provided: provided.into(),
-        inferred: inferred.into(),
-    }
+    Error::ShapeInconsistent { what: format!("{kind} {index}"), provided: provided.into(), inferred: inferred.into() }
 }
 
 impl ShapeIo<'_> {

@@ -97,7 +97,8 @@ impl CustomParam {
 
 impl OpParams for CustomParam {
     fn fields() -> Vec<FieldInfo> {
-        let doc = "The name under which the operator was registered. All other parameters are handed to it as text.".into();
+        let doc =
+            "The name under which the operator was registered. All other parameters are handed to it as text.".into();
         vec![FieldInfo { name: "op_type", doc, type_string: "string".into() }]
     }
 

@@ -145,7 +145,8 @@ pub struct ConcatenateParam {
 impl OpParams for ConcatenateParam {
     fn fields() -> Vec<FieldInfo> {
         let mut fields = ConcatParam::fields();
-        fields[1].doc = "Listed for its name; the axis is given as `axis` (0 by default, None to flatten the arrays).".into();
+        fields[1].doc =
+            "Listed for its name; the axis is given as `axis` (0 by default, None to flatten the arrays).".into();
         fields
     }
 
