@@ -209,6 +209,14 @@ class UserOperatorSuite extends munit.FunSuite {
     Seq(batch.data.head.copy(), batch.label.head.copy())
   }
 
+  test("C49-C58: the document's example in Java, every method of it") {
+    val sum = Symbol.doUdf(new JavaAdd(Array(x, y)), "sum").head
+    val inputs = Seq("x" -> vector(1, 2), "y" -> vector(3, 4))
+    assertEquals(sum.inferShape(Map("x" -> Shape(2), "y" -> Shape(2)))._2, IndexedSeq(Shape(2)))
+    assertEquals(run(Symbol.loadJson(sum.toJson), inputs: _*), Seq(Seq(4f, 6f)))
+    assertEquals(train(sum, inputs: _*)._2, Map("x" -> Seq(1f, 1f), "y" -> Seq(1f, 1f)))
+  }
+
   test("C58: TestAddUdf runs, trains in a Module, saves and loads") {
     val data = digits
     val iterator = new NDArrayIter(
