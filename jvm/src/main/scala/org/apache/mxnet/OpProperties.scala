@@ -28,7 +28,8 @@ private[mxnet] object OpProperties {
   }
 
   private val allowed =
-    "booleans, numbers, characters, strings, shapes, types of elements, arrays of these, and maps with strings as keys"
+    "booleans, numbers, characters, strings, shapes, types of elements, arrays of these, and options, sequences, sets and " +
+      "maps with strings as keys, of all of them"
 
   /** The properties as text, in the order of their names. */
   def toJson(op: String, properties: Map[String, Any]): String = {
@@ -56,6 +57,10 @@ private[mxnet] object OpProperties {
   private def tagged(op: String, name: String, value: Any): String = {
     val (tag, payload) = value match {
       case null                     => ("null", "null")
+      case option: Option[_]        => ("option", items(op, name, option))
+      case list: List[_]            => ("list", items(op, name, list))
+      case seq: Seq[_]              => ("seq", items(op, name, seq))
+      case set: Set[_]              => ("set", items(op, name, set))
       case map: Map[_, _]           => ("map", entries(op, name, map))
       case map: java.util.Map[_, _] => ("java-map", entries(op, name, map.asScala.toMap))
       case array: Array[_]          =>
@@ -67,6 +72,9 @@ private[mxnet] object OpProperties {
     }
     s"{${quote(tag)}: $payload}"
   }
+
+  private def items(op: String, name: String, values: Iterable[_]): String =
+    values.iterator.zipWithIndex.map { case (value, i) => tagged(op, s"$name($i)", value) }.mkString("[", ", ", "]")
 
   private def entries(op: String, name: String, map: Map[_, _]): String = fieldsToJson(map.map {
     case (key: String, value) => key -> tagged(op, s"$name.$key", value)
@@ -139,6 +147,10 @@ private[mxnet] object OpProperties {
         val (tag, payload) = (fields.head._1.toString, fields.head._2)
         (tag, payload) match {
           case ("null", _)                      => null
+          case ("option", items: Vector[_])     => restoredItems(op, name, items).headOption
+          case ("list", items: Vector[_])       => restoredItems(op, name, items).toList
+          case ("seq", items: Vector[_])        => restoredItems(op, name, items)
+          case ("set", items: Vector[_])        => restoredItems(op, name, items).toSet
           case ("map", entries: Map[_, _])      => restored(op, name, entries)
           case ("java-map", entries: Map[_, _]) =>
             new java.util.TreeMap[String, Any](restored(op, name, entries).asJava)
@@ -149,6 +161,9 @@ private[mxnet] object OpProperties {
       case _ => damaged
     }
   }
+
+  private def restoredItems(op: String, name: String, items: Vector[_]): Vector[Any] =
+    items.zipWithIndex.map { case (item, i) => untagged(op, s"$name($i)", item) }
 
   private def restored(op: String, name: String, entries: Map[_, _]): Map[String, Any] =
     entries.map { case (key, value) => key.toString -> untagged(op, s"$name.$key", value) }

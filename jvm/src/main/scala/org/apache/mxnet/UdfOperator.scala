@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import scala.util.control.NonFatal
+
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 
@@ -17,8 +19,8 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
       .get("properties")
       .map(OpProperties.fromJson(name, _))
       .filter(_.values.forall {
-        case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] => false
-        case _                                                   => true
+        case _: Array[_] | _: Iterable[_] | _: Option[_] | _: java.util.Map[_, _] => false
+        case _                                                                    => true
       })
 
   /** Answers what the engine asks about shapes and types. */
@@ -45,7 +47,10 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
         val found = OpFields.parse(op, attributes)
         if (found.nonEmpty) op.setPropertiesForFunction(found)
     }
-    op.configureFromArguments()
+    try op.configureFromArguments()
+    catch {
+      case NonFatal(e) => throw new MXNetError(s"operator $name: configureFromArguments failed: ${e.getMessage}", e)
+    }
     op
   }
 
