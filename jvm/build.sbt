@@ -34,7 +34,9 @@ lazy val mxnet = project
     tested
   )
 
-lazy val releaseFolder = Def.setting((ThisBuild / baseDirectory).value.getParentFile / "target" / "release")
+lazy val rootFolder = Def.setting((ThisBuild / baseDirectory).value.getParentFile)
+
+lazy val releaseFolder = Def.setting(rootFolder.value / "target" / "release")
 
 def fromEnvironment(variable: String, otherwise: File): File =
   sys.env.get(variable).filter(_.nonEmpty).fold(otherwise)(path => file(path).getAbsoluteFile)
@@ -74,7 +76,12 @@ lazy val packaged = Seq(
     (Compile / packageBin).value
   },
   Compile / packageBin / mappings ++= (literals / Compile / packageBin / mappings).value,
+  Compile / packageBin / mappings += rootFolder.value / "LICENSE" -> "META-INF/LICENSE",
+  // So that a program can be started with --enable-native-access=io.github.ferromx.mxnet
+  Compile / packageBin / packageOptions +=
+    Package.ManifestAttributes("Automatic-Module-Name" -> "io.github.ferromx.mxnet"),
   Compile / packageSrc / mappings ++= (literals / Compile / packageSrc / mappings).value,
+  Compile / packageSrc / mappings ~= (_.filterNot { case (_, path) => path.startsWith("native/") }),
   pomPostProcess := onlyRuntimeDependencies
 )
 
@@ -87,10 +94,12 @@ lazy val onlyRuntimeDependencies: scala.xml.Node => scala.xml.Node = {
   })
 }
 
-/** The suites use the operators of the example, as a program would. */
+/** The suites use what the examples have, as a program would. */
 lazy val tested = Seq(
   Test / unmanagedSourceDirectories +=
     (ThisBuild / baseDirectory).value.getParentFile / "examples" / "operators" / "src" / "main" / "scala",
+  Test / unmanagedSourceDirectories +=
+    (ThisBuild / baseDirectory).value.getParentFile / "examples" / "java" / "src" / "main" / "java",
   Test / fork := true,
   Test / baseDirectory := (ThisBuild / baseDirectory).value.getParentFile,
   Test / javaOptions += s"-Dmxnet.library.path=${nativeLibrary.value}"

@@ -8,7 +8,7 @@ use ferromx_core::error::Result;
 use ferromx_runtime::arrays::dtype_of_code;
 use ferromx_runtime::symbol::{Conditional, Precision, Quantization};
 
-use super::args::{get, id, put, slice, text, texts};
+use super::args::{get, id, slice, text, texts};
 use super::guard;
 use super::ret::{put_handle, put_texts};
 use super::types::SymbolHandle;

@@ -12,11 +12,10 @@ use ferromx_runtime::imperative::Tensor;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::{jboolean, jint, jlong};
-use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
-use jni::{DEFAULT_LOCAL_FRAME_CAPACITY, Env, JavaVM, jni_sig, jni_str};
+use jni::{Env, jni_sig, jni_str};
 
 use super::symbol::unpack_shapes;
-use super::{Result, ints, longs, native, new_longs, same_length, strings};
+use super::{Result, call_back, ints, longs, native, new_longs, same_length, strings};
 use crate::handle::{self, Object, executor, insert, insert_tensor, symbol, tensor};
 
 fn arrays(handles: &[jlong]) -> Result<Vec<NDArray>> {
@@ -36,21 +35,13 @@ fn wrap(array: &NDArray) -> jlong {
 fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
     Ok(Arc::new(move |name: &str, array: NDArray| {
-        let call = |env: &mut Env<'_>| -> Result<()> {
-            if env.exception_check() {
-                return Ok(());
-            }
+        let _ = call_back(|env| {
             let name = env.new_string(name)?;
             let arguments = [(&name).into(), wrap(&array).into()];
             let sig = jni_sig!("(Ljava/lang/String;J)V");
             env.call_method(&callback, jni_str!("invoke"), sig, &arguments)?;
             env.delete_local_ref(name);
             Ok(())
-        };
-        // An exception of the callback must stay pending, to surface when the native method returns.
-        let leave_pending = || AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
-        let _ = JavaVM::singleton().map_err(Into::into).and_then(|vm| {
-            vm.attach_current_thread_with_config(leave_pending, Some(DEFAULT_LOCAL_FRAME_CAPACITY), call)
         });
     }))
 }

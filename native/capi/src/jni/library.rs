@@ -8,7 +8,7 @@ use super::{native, new_strings, string};
 use crate::handle;
 
 /// Version of the contract in `LibInfo.scala` that these functions implement.
-const ABI_VERSION: jint = 4;
+const ABI_VERSION: jint = 5;
 
 native! {
     fn Java_org_apache_mxnet_LibInfo_abiVersion(_env) -> jint {

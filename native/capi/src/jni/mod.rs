@@ -6,13 +6,16 @@
 
 mod data;
 mod executor;
+mod files;
 mod gradient_graph;
 mod host;
 mod imperative;
 mod import_hooks;
+mod kvstore;
 mod library;
 mod models;
 mod ndarray;
+mod profile;
 mod symbol;
 
 use std::any::Any;
@@ -23,7 +26,8 @@ use jni::errors::ErrorPolicy;
 use jni::objects::{JIntArray, JLongArray, JObjectArray, JString, JThrowable};
 use jni::strings::{JNIStr, JNIString};
 use jni::sys::jlong;
-use jni::{Env, jni_sig, jni_str};
+use jni::vm::{AttachConfig, AttachmentExceptionPolicy};
+use jni::{DEFAULT_LOCAL_FRAME_CAPACITY, Env, JavaVM, jni_sig, jni_str};
 
 /// What a native method can fail with.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +111,17 @@ macro_rules! native {
     )*};
 }
 use native;
+
+/// Calls Java from the engine, on the thread that called the engine. Does nothing while an exception of an earlier callback is
+/// pending, and leaves one pending, to surface when the native method returns.
+fn call_back(call: impl FnOnce(&mut Env<'_>) -> Result<()>) -> Result<()> {
+    let leave_pending = AttachConfig::new().exceptions_policy(AttachmentExceptionPolicy::Ignore);
+    JavaVM::singleton()?.attach_current_thread_with_config(
+        || leave_pending,
+        Some(DEFAULT_LOCAL_FRAME_CAPACITY),
+        |env| if env.exception_check() { Ok(()) } else { call(env) },
+    )
+}
 
 fn null(what: &str) -> JniError {
     JniError::Engine(Error::Value(format!("{what} is null: a value was expected")))

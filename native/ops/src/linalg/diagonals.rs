@@ -84,7 +84,10 @@ impl TriangleParam {
 /// The length of a diagonal, or of the longest one of a triangle, in matrices of `n` rows; -1 for an unknown n.
 fn length(n: i64, offset: i32) -> Result<i64> {
     let len = n - i64::from(offset).abs();
-    ensure!(n < 0 || len > 0 || (n == 0 && offset == 0), "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}");
+    ensure!(
+        n < 0 || len > 0 || (n == 0 && offset == 0),
+        "Illegal offset {offset} for diag/trian extraction of matrix with dimension {n}"
+    );
     Ok(if n < 0 { -1 } else { len })
 }
 

@@ -191,7 +191,12 @@ fn inverse<T: Scalar>(a: &[T], n: usize, out: &mut [T]) -> std::result::Result<(
 
 /// The diagonal of U of each matrix's LU factorisation, with the sign of the exchanges of rows. `count` matrices, which may be of 0
 /// rows.
-fn for_each_diagonal<T: Scalar>(a: &[T], n: usize, count: usize, mut f: impl FnMut(usize, T, &mut dyn Iterator<Item = T>)) {
+fn for_each_diagonal<T: Scalar>(
+    a: &[T],
+    n: usize,
+    count: usize,
+    mut f: impl FnMut(usize, T, &mut dyn Iterator<Item = T>),
+) {
     let mut pivots = vec![0; n];
     with_scratch(n * n, |factors: &mut [T]| {
         for i in 0..count {

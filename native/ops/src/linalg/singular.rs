@@ -122,7 +122,12 @@ fn part<T>(all: &[T], i: usize, len: usize) -> &[T] {
     &all[i * len..(i + 1) * len]
 }
 
-fn gradient<T: Scalar + Element>(x: &Decomposition<'_, T>, d: &Decomposition<'_, T>, (m, n): (usize, usize), out: &mut [T]) {
+fn gradient<T: Scalar + Element>(
+    x: &Decomposition<'_, T>,
+    d: &Decomposition<'_, T>,
+    (m, n): (usize, usize),
+    out: &mut [T],
+) {
     let (zero, one) = (T::zero(), T::one());
     with_scratch(3 * m * m + m * n, |work: &mut [T]| {
         let (g, rest) = work.split_at_mut(m * m);

@@ -70,21 +70,18 @@ impl Executor {
         }
     }
 
-    /// Runs one step of the forward pass for inference, with every operator by itself, and returns how many steps are behind it. The
-    /// outputs are computed when all steps ran, from 0 on. A step that does not exist does nothing.
+    /// Runs one step of the forward pass for inference, with every operator by itself, and returns how many steps are left. The
+    /// outputs are computed when all steps ran, from 0 on; without a plan the first step runs everything. A step that does not exist does nothing.
     ///
     /// # Errors
     /// Those of the operator.
     pub fn partial_forward(&self, step: usize) -> Result<usize> {
         let monitor = self.monitor.lock().clone();
-        if step == 0 {
-            self.twins.before_forward()?;
+        match &self.engine {
+            Engine::Planned(plans) => plans.enter()?.partial_forward(step, monitor.as_ref()),
+            Engine::Stepwise(steps) if step == 0 => steps.forward(false, monitor.as_ref()).map(|()| 0),
+            Engine::Stepwise(_) => Ok(0),
         }
-        let left = self.plans.enter()?.partial_forward(step, monitor.as_ref())?;
-        if left == 0 {
-            self.twins.after_forward(false)?;
-        }
-        Ok(left)
     }
 
     /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,

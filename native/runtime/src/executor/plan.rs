@@ -173,7 +173,7 @@ impl Plan {
         self.run(0..self.forward_steps, is_train, monitor)
     }
 
-    /// Runs one forward step for inference and returns how many are behind it.
+    /// Runs one forward step for inference and returns how many are left.
     pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         if step >= self.forward_steps {
             return Ok(0);

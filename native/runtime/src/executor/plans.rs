@@ -73,7 +73,7 @@ impl Plans {
         Ok(())
     }
 
-    /// Runs one step for inference with every operator by itself and returns how many are behind it.
+    /// Runs one step for inference with every operator by itself and returns how many are left.
     pub fn partial_forward(&mut self, step: usize, monitor: Option<&(Monitor, bool)>) -> Result<usize> {
         self.last = None;
         self.plan(Purpose::Monitoring)?.partial_forward(step, monitor)

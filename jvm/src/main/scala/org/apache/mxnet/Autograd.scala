@@ -59,15 +59,15 @@ object Autograd {
       gradReq,
       throw new MXNetError(s"Autograd: the gradient request '$gradReq' is not one of null, write, add")
     )
-    val handles = variables.map(_.handle).toArray
-    _LIB.autogradMarkVariables(handles, handles.map(_ => request), gradients.map(_.handle).toArray)
+    val handles = variables.map(_.liveHandle).toArray
+    _LIB.autogradMarkVariables(handles, handles.map(_ => request), gradients.map(_.liveHandle).toArray)
     keepAlive(variables)
     keepAlive(gradients)
   }
 
   /** The gradient of a variable; it is an error if the array is none. */
   def gradient(variable: NDArray): NDArray = {
-    val handle = _LIB.ndarrayGrad(variable.handle)
+    val handle = _LIB.ndarrayGrad(variable.liveHandle)
     keepAlive(variable)
     if (handle == 0L)
       throw new MXNetError(s"Autograd: ${variable.describe} has no gradient; call attachGradient before it is used")
@@ -89,8 +89,8 @@ object Autograd {
       retainGraph: Boolean = false,
       trainMode: Boolean = true
   ): Unit = {
-    val gradients = if (headGradients.isEmpty) null else headGradients.map(_.handle).toArray
-    _LIB.autogradBackward(heads.map(_.handle).toArray, gradients, retainGraph, trainMode)
+    val gradients = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
+    _LIB.autogradBackward(heads.map(_.liveHandle).toArray, gradients, retainGraph, trainMode)
     keepAlive(heads)
     keepAlive(headGradients)
   }
@@ -108,8 +108,8 @@ object Autograd {
       createGraph: Boolean = false,
       trainMode: Boolean = true
   ): Seq[NDArray] = {
-    val flows = if (headGradients.isEmpty) null else headGradients.map(_.handle).toArray
-    val (from, to) = (heads.map(_.handle).toArray, variables.map(_.handle).toArray)
+    val flows = if (headGradients.isEmpty) null else headGradients.map(_.liveHandle).toArray
+    val (from, to) = (heads.map(_.liveHandle).toArray, variables.map(_.liveHandle).toArray)
     val made = _LIB.autogradGradients(from, flows, to, createGraph, trainMode)
     keepAlive(heads)
     keepAlive(headGradients)

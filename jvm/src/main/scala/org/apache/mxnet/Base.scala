@@ -11,6 +11,10 @@ private[mxnet] object Base {
   type ExecutorHandle = CPtrAddress
   type FunctionHandle = CPtrAddress
   type DataIterHandle = CPtrAddress
+  type DataIterCreator = CPtrAddress
+  type KVStoreHandle = CPtrAddress
+  type RecordIOHandle = CPtrAddress
+  type RtcHandle = CPtrAddress
 
   type MXUint = Int
 
@@ -19,6 +23,44 @@ private[mxnet] object Base {
 
   /** The element type of arrays for which none is given. */
   val MX_REAL_TYPE: DType.DType = DType.Float32
+
+  /** The types of numbers that operators take as scalars. */
+  val MX_PRIMITIVES: Specializable.Group[(Double.type, Float.type)] = new Specializable.Group((Double, Float))
+
+  /** A number that a function sets. */
+  class RefInt(val value: Int = 0)
+
+  /** A number that a function sets. */
+  class RefLong(val value: Long = 0L)
+
+  /** A number that a function sets. */
+  class RefFloat(val value: Float = 0f)
+
+  /** A text that a function sets. */
+  class RefString(val value: String = null)
+
+  type MXUintRef = RefInt
+  type MXFloatRef = RefFloat
+  type NDArrayHandleRef = RefLong
+  type FunctionHandleRef = RefLong
+  type DataIterHandleRef = RefLong
+  type DataIterCreatorRef = RefLong
+  type KVStoreHandleRef = RefLong
+  type ExecutorHandleRef = RefLong
+  type SymbolHandleRef = RefLong
+  type RecordIOHandleRef = RefLong
+  type RtcHandleRef = RefLong
+
+  /** An error unless `ret` is 0. The functions of [[LibInfo]] throw by themselves. */
+  def checkCall(ret: Int): Unit = if (ret != 0) throw new MXNetError(s"a native function returned $ret instead of 0")
+
+  /** Names, types and descriptions of arguments as the section of a docstring. */
+  def ctypes2docstring(argNames: Seq[String], argTypes: Seq[String], argDescs: Seq[String]): String = {
+    val arguments = argNames.lazyZip(argTypes).lazyZip(argDescs).map { (name, kind, description) =>
+      s"$name : $kind" + (if (description.isEmpty) "" else s"\n    $description")
+    }
+    s"Parameters\n----------\n${arguments.mkString("\n")}\n"
+  }
 
   /** The native library, loaded and checked at first use. */
   lazy val _LIB: LibInfo = NativeLibrary.load()

@@ -16,7 +16,7 @@ private[mxnet] object DirectBuffer {
   def of(array: NDArray): ByteBuffer =
     if (array.size == 0) ByteBuffer.allocateDirect(0)
     else {
-      val kept = _LIB.ndarrayShare(array.handle)
+      val kept = _LIB.ndarrayShare(array.liveHandle)
       keepAlive(array)
       val memory =
         try _LIB.ndarrayBuffer(kept, array.writable)

@@ -24,10 +24,10 @@ object Executor {
       names,
       types,
       ids,
-      args.map(_.handle),
+      args.map(_.liveHandle),
       grads.map(handleOrNone),
       gradReqs.zip(grads).map { case (request, grad) => if (grad == null) 0 else request },
-      aux.map(_.handle),
+      aux.map(_.liveHandle),
       if (sharedExec == null) 0L else sharedExec.handle
     )
     keepAlive(args)
@@ -38,7 +38,7 @@ object Executor {
     new Executor(handle, symbol.clone(), ctx, args, grads, aux, group2ctx, ownsArrays = false)
   }
 
-  private def handleOrNone(array: NDArray): Long = if (array == null) 0L else array.handle
+  private def handleOrNone(array: NDArray): Long = if (array == null) 0L else array.liveHandle
 
   private def groupArrays(group2ctx: Map[String, Context]): (Array[String], Array[Int], Array[Int]) =
     if (group2ctx.isEmpty) (null, null, null)
@@ -165,7 +165,7 @@ class Executor private[mxnet] (
     * @param outGrads the gradients of the outputs; null or empty if all outputs are losses
     */
   def backward(outGrads: Array[NDArray]): Unit = {
-    val heads = if (outGrads == null || outGrads.isEmpty) null else outGrads.map(_.handle)
+    val heads = if (outGrads == null || outGrads.isEmpty) null else outGrads.map(_.liveHandle)
     native(_LIB.executorBackward(_, heads))
     keepAlive(outGrads)
   }

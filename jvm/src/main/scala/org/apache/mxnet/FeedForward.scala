@@ -360,7 +360,7 @@ class FeedForward private (
 object FeedForward {
   private val logger: Logger = Logging.of(classOf[FeedForward])
 
-  private def requireDistinct(kind: String, names: IndexedSeq[String]): Unit = {
+  private[mxnet] def requireDistinct(kind: String, names: IndexedSeq[String]): Unit = {
     val repeated = names.diff(names.distinct)
     require(
       repeated.isEmpty,

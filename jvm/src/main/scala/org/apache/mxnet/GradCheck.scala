@@ -40,8 +40,9 @@ object GradCheck {
 
   /** Checks the gradients of all inputs, for random gradients of the outputs.
     *
-    * @param op the operator, which must take float64
-    * @param inputs the inputs, whose elements are converted to float64; auxiliary states may follow
+    * @param op the operator; one that does not take float64 is checked in float32, with `eps` of 0.01, `rtol` of 0.02 and
+    *   `atol` of 0.002 at least
+    * @param inputs the inputs, whose elements are converted; auxiliary states may follow
     * @param eps the step of the differences, times the size of an element above 1
     * @param rtol how far a gradient may be off, relative to the measured one
     * @param atol how far it may be off in addition
@@ -57,7 +58,9 @@ object GradCheck {
   ): Report = {
     val names = inputs.indices.map(i => s"input$i")
     val symbol = op(names.map(name => Symbol.Variable(name)): _*)
-    val bound = new Bound(symbol, names.zip(inputs).toMap)
+    val (bound, isDouble) = bind(symbol, names.zip(inputs).toMap)
+    val (finalEps, finalRtol, finalAtol) =
+      if (isDouble) (eps, rtol, atol) else (math.max(eps, 1e-2), math.max(rtol, 2e-2), math.max(atol, 2e-3))
     val random = javaRandomToRandom(new java.util.Random(1))
     val flows = bound.executor.outputs.map(o => Array.fill(o.size)(random.nextDouble() + 0.5))
     val analytic = bound.gradients(flows)
@@ -67,14 +70,14 @@ object GradCheck {
       (name, input) <- names.zipWithIndex if arguments.contains(name) && (only == null || only(input))
       values = bound.executor.argDict(name).toFloat64Array
       element <- values.indices
-      step = eps * math.max(1.0, math.abs(values(element)))
+      step = finalEps * math.max(1.0, math.abs(values(element)))
       measured = {
         count += 1
         (bound
           .value(name, values, element, step, flows) - bound.value(name, values, element, -step, flows)) / (2 * step)
       }
       composed = analytic(name)(element)
-      if !(math.abs(composed - measured) <= atol + rtol * math.abs(measured))
+      if !(math.abs(composed - measured) <= finalAtol + finalRtol * math.abs(measured))
     } yield Mismatch(input, position(element, bound.executor.argDict(name).shape), composed, measured)
     bound.executor.dispose()
     Report(op.opName, count, mismatches.toVector)
@@ -85,24 +88,35 @@ object GradCheck {
       .foldRight((Vector.empty[Int], element)) { case (dim, (index, rest)) => ((rest % dim) +: index, rest / dim) }
       ._1
 
-  /** The operator with its arrays in double precision. */
-  private final class Bound(symbol: Symbol, inputs: Map[String, NDArray]) {
-    private val arguments = symbol.listArguments()
-
-    private def double(name: String): NDArray = {
-      val input = inputs.getOrElse(name, throw new MXNetError(s"GradCheck: there is no array for $name"))
-      NDArray.array(input.toFloat64Array, input.shape, input.context)
+  /** The operator in float64, or else in float32, and whether it is float64. */
+  private def bind(symbol: Symbol, inputs: Map[String, NDArray]): (Bound, Boolean) =
+    try (new Bound(symbol, inputs, DType.Float64), true)
+    catch {
+      case error: MXNetError =>
+        try (new Bound(symbol, inputs, DType.Float32), false)
+        catch { case _: MXNetError => throw error }
     }
 
-    private val args = arguments.map(name => name -> double(name)).toMap
-    private val aux = symbol.listAuxiliaryStates().map(name => name -> double(name)).toMap
+  /** The operator with its arrays in one type. */
+  private final class Bound(symbol: Symbol, inputs: Map[String, NDArray], dtype: DType.DType) {
+    private val arguments = symbol.listArguments()
+
+    private def converted(name: String): NDArray = {
+      val input = inputs.getOrElse(name, throw new MXNetError(s"GradCheck: there is no array for $name"))
+      NDArray.empty(input.shape, input.context, dtype).set(input.toFloat64Array)
+    }
+
+    private val args = arguments.map(name => name -> converted(name)).toMap
+    private val aux = symbol.listAuxiliaryStates().map(name => name -> converted(name)).toMap
     private val grads =
-      args.map { case (name, array) => name -> NDArray.zeros(array.shape, array.context, DType.Float64) }
+      args.map { case (name, array) => name -> NDArray.zeros(array.shape, array.context, dtype) }
     val executor: Executor = symbol.bind(Context.cpu(), args, grads, "write", aux, null, null)
     executor.forward(isTrain = true)
 
     def gradients(flows: Array[Array[Double]]): Map[String, Array[Double]] = {
-      val heads = executor.outputs.zip(flows).map { case (output, flow) => NDArray.array(flow, output.shape) }
+      val heads = executor.outputs.zip(flows).map { case (output, flow) =>
+        NDArray.empty(output.shape, output.context, dtype).set(flow)
+      }
       executor.backward(heads)
       grads.map { case (name, gradient) => name -> gradient.toFloat64Array }
     }

@@ -8,6 +8,8 @@ import scala.annotation.varargs
 import scala.collection.immutable.ListMap
 import scala.language.implicitConversions
 
+import org.slf4j.LoggerFactory
+
 /** Creates the data iterators that the native library has. */
 object IO {
 
@@ -45,14 +47,16 @@ object IO {
     * @param iterName name of the iterator, such as `MNISTIter`
     * @param params its parameters; `data_name` and `label_name` (by default `data` and `label`) name what it provides
     * @throws IllegalArgumentException if the library has no iterator of this name
-    * @throws MXNetError if a parameter is unknown or wrong, or a file is missing or invalid
+    * @throws MXNetError if a parameter is wrong, or a file is missing or invalid; one that the iterator does not know is
+    *   left out, with a warning in the log
     */
   def createIterator(iterName: String, params: Map[String, String]): DataIter = {
     require(
       iterNames.contains(iterName),
       s"there is no data iterator $iterName; this library has ${iterNames.toSeq.sorted.mkString(", ")}"
     )
-    val (names, options) = params.partition { case (key, _) => key == "data_name" || key == "label_name" }
+    val (names, others) = params.partition { case (key, _) => key == "data_name" || key == "label_name" }
+    val options = withoutUnknown(iterName, others)
     new MXDataIter(
       _LIB.dataIterCreate(iterName, options.keys.toArray, options.values.toArray),
       names.getOrElse("data_name", "data"),
@@ -63,9 +67,34 @@ object IO {
   /** Makes a pack, which makes a new iterator with the same parameters each time it is iterated. */
   def createMXDataPack(iterName: String)(params: Map[String, String]): DataPack = new MXDataPack(iterName, params)
 
+  private def withoutUnknown(iterName: String, params: Map[String, String]): Map[String, String] = {
+    val known = _LIB.dataIterInfo(iterName).toIndexedSeq.drop(2).grouped(3).map(_.head).toSet
+    val (options, unknown) = params.partition { case (key, _) => known.contains(key) }
+    if (unknown.nonEmpty)
+      logger.warn(
+        s"$iterName does not know the parameters ${unknown.keys.toSeq.sorted.mkString(", ")}, they are ignored; it takes " +
+          known.toSeq.sorted.mkString(", ")
+      )
+    options
+  }
+
+  private val logger = LoggerFactory.getLogger("org.apache.mxnet.IO")
+
   private lazy val iterNames: Set[String] = _LIB.dataIterList().toSet
 
   /** Names arrays `name` if there is one, else `name_0`, `name_1` and so on. */
+  private[mxnet] def initDataDesc(
+      data: IndexedSeq[NDArray],
+      allowEmpty: Boolean,
+      defaultName: String,
+      defaultDType: DType,
+      defaultLayout: String
+  ): IndexedSeq[(DataDesc, NDArray)] =
+    initDataDesc(data, allowEmpty, defaultName, defaultLayout).map { case (desc, array) =>
+      (desc.copy(dtype = defaultDType), array)
+    }
+
+  /** As above, with the types that the arrays have. */
   private[mxnet] def initDataDesc(
       data: IndexedSeq[NDArray],
       allowEmpty: Boolean,

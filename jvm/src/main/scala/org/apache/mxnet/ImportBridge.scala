@@ -36,7 +36,7 @@ private[mxnet] object RawMade {
 
   /** New handles of the same arrays. */
   def shared(arrays: Iterable[NDArray]): Array[Long] = arrays.map { array =>
-    val handle = _LIB.ndarrayShare(array.handle)
+    val handle = _LIB.ndarrayShare(array.liveHandle)
     NativeResource.keepAlive(array)
     handle
   }.toArray

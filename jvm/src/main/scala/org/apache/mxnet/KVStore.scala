@@ -4,32 +4,41 @@ import java.nio.file.{Files, Paths}
 
 import scala.collection.mutable
 
+import org.apache.mxnet.Base.{_LIB, CPtrAddress, KVStoreHandle}
+import org.apache.mxnet.NativeResource.keepAlive
+
 /** Keeps one value for each key and adds up what several devices push to it.
   *
   * A push sums the values given for a key. The sum goes to the updater, which changes the stored value, or replaces the
-  * stored value if
-  * there is no updater. A pull copies the stored value. Operations are done when the call returns, so priorities change
-  * nothing.
+  * stored value if there is no updater. A pull copies the stored value. Operations are done when the call returns, so
+  * priorities change nothing.
   *
-  * @param kind the type that it was created with
+  * @param handle the native store, which then belongs to this object
   */
-class KVStore private (kind: String) extends AutoCloseable {
-  private val stored = mutable.LinkedHashMap.empty[String, NDArray]
+class KVStore(private[mxnet] val handle: KVStoreHandle) extends NativeResource {
+  override def nativeAddress: CPtrAddress = handle
+  override def nativeDeAllocator: CPtrAddress => Int = KVStore.free
+  override val ref: NativeResourceRef = register()
+
+  /** 0: the store's values are not counted. */
+  override val bytesAllocated: Long = 0L
+
+  /** The number of each key, in the order of [[init]]: what updaters know it by. */
   private val indices = mutable.HashMap.empty[String, Int]
   private var updater: Option[MXKVStoreUpdater] = None
+
+  private def native[R](call: KVStoreHandle => R): R = {
+    val result = call(handleOf("KVStore"))
+    keepAlive(this)
+    result
+  }
 
   /** Sets the first value of each key, which is copied. A key must not have one yet. */
   def init(keys: Array[String], values: Array[NDArray]): Unit = {
     requirePairs(keys, values)
-    keys.indices.foreach { i =>
-      val key = keys(i)
-      require(
-        !stored.contains(key),
-        s"key $key of the KVStore has been initialized before; push to it to change its value"
-      )
-      stored(key) = values(i).copy()
-      indices(key) = indices.size
-    }
+    native(_LIB.kvstoreInit(_, keys, values.map(_.liveHandle)))
+    keepAlive(values)
+    keys.foreach(key => indices(key) = indices.size)
   }
 
   /** Sets the first value of a key. */
@@ -38,9 +47,8 @@ class KVStore private (kind: String) extends AutoCloseable {
   /** Pushes values; those that share a key are added up. The priority changes nothing. */
   def push(keys: Array[String], values: Array[NDArray], priority: Int): Unit = {
     requirePairs(keys, values)
-    val byKey = mutable.LinkedHashMap.empty[String, mutable.ArrayBuffer[NDArray]]
-    keys.indices.foreach(i => byKey.getOrElseUpdate(keys(i), mutable.ArrayBuffer.empty) += values(i))
-    byKey.foreachEntry((key, group) => pushOne(key, group))
+    native(_LIB.kvstorePush(_, keys, values.map(_.liveHandle)))
+    keepAlive(values)
   }
 
   /** Pushes values; those that share a key are added up. */
@@ -59,7 +67,8 @@ class KVStore private (kind: String) extends AutoCloseable {
   /** Copies stored values to `outs`, one for each key. The priority changes nothing. */
   def pull(keys: Array[String], outs: Array[NDArray], priority: Int): Unit = {
     requirePairs(keys, outs)
-    keys.indices.foreach(i => valueOf(keys(i)).copyTo(outs(i)))
+    native(_LIB.kvstorePull(_, keys, outs.map(_.liveHandle)))
+    keepAlive(outs)
   }
 
   /** Copies stored values to `outs`, one for each key. */
@@ -75,7 +84,7 @@ class KVStore private (kind: String) extends AutoCloseable {
   def pull(key: String, outs: Array[NDArray]): Unit = pull(key, outs, 0)
 
   /** The type that it was created with. */
-  def `type`: String = kind
+  def `type`: String = native(_LIB.kvstoreType)
 
   /** Number of processes that share the store: 1. */
   def numWorkers: Int = 1
@@ -83,13 +92,17 @@ class KVStore private (kind: String) extends AutoCloseable {
   /** Number of this process among those that share the store: 0. */
   def rank: Int = 0
 
-  /** Lets pushed gradients change the stored weights by an optimizer; a key's index is its place in the order of
-    * [[init]].
+  /** Lets pushed gradients change the stored weights by an optimizer; a key's index is its position in the
+    * order of [[init]].
     */
   def setOptimizer(optimizer: Optimizer): Unit = setUpdater(Optimizer.getUpdater(optimizer))
 
   /** Lets a function change the stored value when a value is pushed. */
-  def setUpdater(updater: MXKVStoreUpdater): Unit = this.updater = Option(updater)
+  def setUpdater(updater: MXKVStoreUpdater): Unit = {
+    require(updater != null, "the updater is null; create a new store to have none")
+    native(_LIB.kvstoreSetUpdater(_, new KVStore.Callback(updater, indices)))
+    this.updater = Some(updater)
+  }
 
   /** Waits for all processes that share the store: there is one, so it returns at once. */
   def barrier(): Unit = ()
@@ -116,14 +129,11 @@ class KVStore private (kind: String) extends AutoCloseable {
   def loadOptimizerStates(fname: String): Unit = cachedStates.deserializeState(Files.readAllBytes(Paths.get(fname)))
 
   /** Frees the stored values and the updater; the store must not be used afterwards. */
-  def dispose(): Unit = {
-    stored.values.foreach(_.dispose())
-    stored.clear()
+  override private[mxnet] def dispose(removeFromScope: Boolean): Unit = {
+    super.dispose(removeFromScope)
     updater.foreach(_.dispose())
     updater = None
   }
-
-  override def close(): Unit = dispose()
 
   private def cachedStates: MXKVStoreCachedStates = updater match {
     case Some(states: MXKVStoreCachedStates) => states
@@ -133,38 +143,11 @@ class KVStore private (kind: String) extends AutoCloseable {
       )
   }
 
-  private def valueOf(key: String): NDArray =
-    stored.getOrElse(key, throw new IllegalArgumentException(s"the KVStore has no key $key; call init for it first"))
-
   private def requirePairs(keys: Array[String], values: Array[NDArray]): Unit =
     require(
       keys.length == values.length,
       s"${keys.length} keys but ${values.length} arrays; give one array for each key"
     )
-
-  private def pushOne(key: String, values: collection.IndexedSeq[NDArray]): Unit = {
-    val target = valueOf(key)
-    values.foreach { value =>
-      require(
-        value.shape == target.shape,
-        s"key $key holds the shape ${target.shape} but ${value.shape} is pushed to it"
-      )
-    }
-    val merged = values.head.copyTo(target.context)
-    values.drop(1).foreach { value =>
-      if (value.context == target.context) merged += value
-      else {
-        val here = value.copyTo(target.context)
-        merged += here
-        here.dispose()
-      }
-    }
-    updater match {
-      case Some(function) => function.update(indices(key), merged, target)
-      case None           => merged.copyTo(target)
-    }
-    merged.dispose()
-  }
 }
 
 /** Creates stores. */
@@ -179,22 +162,22 @@ object KVStore {
   /** Group of the processes that compute. */
   val GROUP_NODE_WORKER: Int = 4
 
-  private[mxnet] val LocalTypes =
-    Seq("local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "device")
-
   /** Makes a store.
     *
     * @param name `local`, `local_update_cpu`, `local_allreduce_cpu`, `local_allreduce_device` or `device`; all of them
-    *   keep the values of
-    *   the devices of this process
-    * @throws IllegalArgumentException for another type
+    *   keep the values of the devices of this process
+    * @throws MXNetError for another type
     */
-  def create(name: String = "local"): KVStore = {
-    require(
-      LocalTypes.contains(name),
-      s"KVStore type $name is not supported; this version has ${LocalTypes.mkString(", ")}, " +
-        "which all work within one process"
-    )
-    new KVStore(name)
+  def create(name: String = "local"): KVStore = new KVStore(_LIB.kvstoreCreate(name))
+
+  private val free: CPtrAddress => Int = handle => { _LIB.kvstoreFree(handle); 0 }
+
+  private final class Callback(updater: MXKVStoreUpdater, indices: collection.Map[String, Int])
+      extends KVStoreCallback {
+    override def update(key: String, pushed: Long, stored: Long): Unit = {
+      val sum = NDArray.fromHandle(pushed)
+      try updater.update(indices(key), sum, NDArray.fromHandle(stored))
+      finally sum.dispose()
+    }
   }
 }

@@ -26,6 +26,7 @@ package org.apache.mxnet
   * ReshapedExecutor       jobject             Lorg/apache/mxnet/ReshapedExecutor; <init>(J[J[J[J)V
   * MXMonitorCallback      jobject             Lorg/apache/mxnet/MXMonitorCallback; invoke(Ljava/lang/String;J)V
   * ByteBuffer             jobject             Ljava/nio/ByteBuffer;
+  * KVStoreCallback        jobject             Lorg/apache/mxnet/KVStoreCallback;  update(Ljava/lang/String;JJ)V
   * HostBridge             jobject             Lorg/apache/mxnet/HostBridge;       see hostInstall
   * }}}
   *
@@ -522,6 +523,69 @@ private[mxnet] final class LibInfo {
 
   /** The number of examples at the end of the current batch that are padding. */
   @native def dataIterPad(handle: Long): Int
+  // Files of records.
+
+  /** Makes a file of records, or an existing one empty. */
+  @native def recordWriterCreate(fileName: String): Long
+
+  /** Appends a record. */
+  @native def recordWriterWrite(handle: Long, record: Array[Byte]): Unit
+
+  /** The position of the next record, in bytes from the start of the file. */
+  @native def recordWriterTell(handle: Long): Long
+
+  /** Writes what is left, closes the file and frees the writer. */
+  @native def recordWriterFree(handle: Long): Unit
+
+  /** Opens a file of records. */
+  @native def recordReaderCreate(fileName: String): Long
+
+  /** The next record; `null` at the end of the file. */
+  @native def recordReaderRead(handle: Long): Array[Byte]
+
+  /** Goes to the record that begins at a position. */
+  @native def recordReaderSeek(handle: Long, position: Long): Unit
+
+  /** The position of the next record, in bytes from the start of the file. */
+  @native def recordReaderTell(handle: Long): Long
+
+  /** Closes the file and frees the reader. */
+  @native def recordReaderFree(handle: Long): Unit
+
+  // Key-value stores.
+
+  /** An empty store, of a type such as `local`. */
+  @native def kvstoreCreate(kind: String): Long
+
+  /** Frees a store. */
+  @native def kvstoreFree(handle: Long): Unit
+
+  /** The type that a store was created with. */
+  @native def kvstoreType(handle: Long): String
+
+  /** Stores copies of arrays under new keys. */
+  @native def kvstoreInit(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
+
+  /** Adds up the arrays of each key; the sums replace what is stored, or go to the updater. */
+  @native def kvstorePush(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
+
+  /** Copies what is stored into arrays. */
+  @native def kvstorePull(handle: Long, keys: Array[String], arrays: Array[Long]): Unit
+
+  /** Lets `callback` change what is stored when a value is pushed. It owns the handles that it is given. */
+  @native def kvstoreSetUpdater(handle: Long, callback: KVStoreCallback): Unit
+
+  // Profiler.
+
+  /** Sets parameters of the profiler; see [[Profiler.profilerSetConfig]]. */
+  @native def profilerConfigure(keys: Array[String], values: Array[String]): Unit
+
+  /** Lets the profiler run, or stops it. */
+  @native def profilerRun(active: Boolean): Unit
+
+  /** Writes the trace to the file; a finished trace is forgotten. */
+  @native def profilerDump(finished: Boolean): Unit
+
   // User-defined operators.
 
   /** Makes the operators of the JVM known: `bridge` makes them by name. The methods of [[HostBridge]], [[HostOperator]]
@@ -546,7 +610,7 @@ private[mxnet] final class LibInfo {
 private[mxnet] object LibInfo {
 
   /** The version of the contract above. It grows by one whenever a method is added, removed or changes its meaning. */
-  val AbiVersion: Int = 4
+  val AbiVersion: Int = 5
 }
 
 /** What a `.params` file holds. `names` is empty if the file is a list, else of the length of `handles`; the handles
@@ -588,6 +652,15 @@ private[mxnet] final class ReshapedExecutor(
     val grads: Array[Long],
     val aux: Array[Long]
 )
+
+/** Changes a stored value when one is pushed for its key. */
+private[mxnet] trait KVStoreCallback {
+
+  /** @param pushed the sum of what was pushed; the receiver frees it
+    * @param stored the stored array; the receiver frees this handle of it
+    */
+  def update(key: String, pushed: Long, stored: Long): Unit
+}
 
 /** Receives what an executor computes, node by node, on the thread that runs the executor. */
 trait MXMonitorCallback {

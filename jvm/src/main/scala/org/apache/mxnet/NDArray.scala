@@ -2,6 +2,7 @@ package org.apache.mxnet
 
 import scala.collection.mutable.ArrayBuffer
 import scala.language.implicitConversions
+import scala.ref.WeakReference
 
 import org.apache.mxnet.Base.{_LIB, CPtrAddress, NDArrayHandle}
 import org.apache.mxnet.DType.DType
@@ -85,12 +86,15 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     case _                           => false
   }
 
+  /** A null among arrays is kept: [[invoke]] names it. */
   private def collectAll(items: collection.Seq[Any], into: ArrayBuffer[NDArray]): Boolean = {
-    val isArrays = items.nonEmpty && items.forall {
+    def isArray(item: Any) = item match {
       case _: NDArray | _: NDArrayFuncReturn => true
       case _                                 => false
     }
-    isArrays && items.forall(collectArrays(_, into))
+    val areArrays = items.exists(isArray) && items.forall(item => item == null || isArray(item))
+    if (areArrays) items.foreach(item => if (item == null) into += null else collectArrays(item, into))
+    areArrays
   }
 
   /** Runs an operator.
@@ -104,10 +108,10 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
       params: Iterable[(String, Any)]
   ): NDArrayFuncReturn = {
     val (keys, values) = NativeOp.renderPairs(params)
-    val inputHandles = inputs.map(_.handle)
+    val inputHandles = handlesOf(op, "input", inputs)
     if (outputs != null) {
-      outputs.foreach(_.requireWritable(op))
-      _LIB.imperativeInvoke(op.handle, inputHandles, outputs.map(_.handle), keys, values)
+      outputs.foreach(output => if (output != null) output.requireWritable(op))
+      _LIB.imperativeInvoke(op.handle, inputHandles, handlesOf(op, "output", outputs), keys, values)
       keepAlive(inputs)
       keepAlive(outputs)
       new NDArrayFuncReturn(outputs)
@@ -123,6 +127,25 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
     }
   }
 
+  private def handlesOf(op: NativeOp, role: String, arrays: Array[NDArray]): Array[Long] = {
+    val handles = new Array[Long](arrays.length)
+    var i = 0
+    while (i < arrays.length) {
+      if (arrays(i) == null)
+        throw new MXNetError(
+          s"${op.name}: $role $i of ${arrays.length} (${op.inputNames.lift(i).getOrElse("data")}) is null; give an array"
+        )
+      handles(i) = arrays(i).liveHandle
+      i += 1
+    }
+    handles
+  }
+
+  private def requireOperand(op: NativeOp, array: NDArray): NDArray = {
+    if (array == null) throw new MXNetError(s"${op.name}: an operand is null; give an array")
+    array
+  }
+
   /** An array of the class that fits how its elements are stored. */
   private[mxnet] def fromHandle(handle: NDArrayHandle, writable: Boolean = true): NDArray =
     if (_LIB.ndarrayStorageType(handle) == SparseFormat.DEFAULT.id) new NDArray(handle, writable)
@@ -135,26 +158,28 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   }
 
   private[mxnet] def binary(op: NativeOp, lhs: NDArray, rhs: NDArray): NDArray = {
-    val out = _LIB.imperativeInvokeBinary(op.handle, lhs.handle, rhs.handle, 0L)
+    val (left, right) = (requireOperand(op, lhs).liveHandle, requireOperand(op, rhs).liveHandle)
+    val out = _LIB.imperativeInvokeBinary(op.handle, left, right, 0L)
     result(out, Array(lhs.origin, rhs.origin), lhs.isSparse || rhs.isSparse)
   }
 
   private[mxnet] def binaryInto(op: NativeOp, target: NDArray, other: NDArray): NDArray = {
     target.requireWritable(op)
-    _LIB.imperativeInvokeBinary(op.handle, target.handle, other.handle, target.handle)
+    val handle = requireOperand(op, other).liveHandle
+    _LIB.imperativeInvokeBinary(op.handle, target.liveHandle, handle, target.liveHandle)
     keepAlive(other)
     keepAlive(target)
     target
   }
 
   private[mxnet] def scalar(op: NativeOp, array: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
-    val out = _LIB.imperativeInvokeScalar(op.handle, array.handle, value.toDouble, 0L)
+    val out = _LIB.imperativeInvokeScalar(op.handle, requireOperand(op, array).liveHandle, value.toDouble, 0L)
     result(out, Array(array.origin), array.isSparse)
   }
 
   private[mxnet] def scalarInto(op: NativeOp, target: NDArray, value: MX_PRIMITIVE_TYPE): NDArray = {
     target.requireWritable(op)
-    _LIB.imperativeInvokeScalar(op.handle, target.handle, value.toDouble, target.handle)
+    _LIB.imperativeInvokeScalar(op.handle, target.liveHandle, value.toDouble, target.liveHandle)
     keepAlive(target)
     target
   }
@@ -167,17 +192,17 @@ object NDArray extends NDArrayBase with NDArrayFactory with NDArrayFunctions {
   * An array is a handle to memory outside the Java heap; see [[NativeResource]] for when it is freed. Slices and
   * reshaped arrays share memory with the array they came from.
   *
-  * @param address the handle
+  * @param handle the native array, which then belongs to this object
   * @param writable whether operations may write into this array
   */
 class NDArray private[mxnet] (
-    address: NDArrayHandle,
+    private[mxnet] val handle: NDArrayHandle,
     val writable: Boolean = true,
     addToCollector: Boolean = true
 ) extends NativeResource
     with NDArrayArithmetic {
 
-  override def nativeAddress: CPtrAddress = address
+  override def nativeAddress: CPtrAddress = handle
 
   override def nativeDeAllocator: CPtrAddress => Int = NDArray.free
 
@@ -195,7 +220,7 @@ class NDArray private[mxnet] (
   MemoryPressure.arrayCreated()
 
   /** The handle for a native call. */
-  private[mxnet] def handle: NDArrayHandle = handleOf("NDArray")
+  private[mxnet] def liveHandle: NDArrayHandle = handleOf("NDArray")
 
   private[mxnet] override def operand: NDArray = this
 
@@ -205,6 +230,10 @@ class NDArray private[mxnet] (
     ownOrigin
   }
 
+  /** The arrays that this one was computed from and that still live, by their handles. */
+  private[mxnet] def dependencies: collection.Map[Long, WeakReference[NDArray]] =
+    NDArrayOrigin.liveArrays(inputs).map(array => array.handle -> new WeakReference(array)).toMap
+
   private[mxnet] def requireWritable(op: NativeOp): Unit = if (!writable) readOnly(op.name)
 
   private def readOnly(what: String): Nothing =
@@ -212,7 +241,7 @@ class NDArray private[mxnet] (
 
   /** Runs a native call on this array and keeps the array alive until the call has returned. */
   @inline private def native[R](call: NDArrayHandle => R): R = {
-    val result = call(handle)
+    val result = call(liveHandle)
     keepAlive(this)
     result
   }
@@ -237,17 +266,18 @@ class NDArray private[mxnet] (
     this
   }
 
-  /** The elements (of a large array, the first ones), shape, context and type. */
+  /** The elements (of a large array, some of them), shape, context and type. */
   override def toString(): String =
     if (isDisposed) "<NDArray, disposed>"
-    else NDArrayText.format(shape.toArray, firstElements(NDArrayText.maxElements)) + "\n" + describe
+    else elementsText + "\n" + describe
 
   private[mxnet] def describe: String = s"<NDArray $shape $context $dtype>"
 
-  private def firstElements(count: Int): Array[Double] = {
-    val values = new Array[Double](math.min(count, size))
-    if (isSparse) toFloat64Array.copyToArray(values)
-    else native(_LIB.ndarrayGetDoubles(_, 0L, values, 0, values.length))
+  private[mxnet] def elementsText: String = NDArrayText.format(shape.toArray, elements)
+
+  private def elements(offset: Int, count: Int): Array[Float] = {
+    val values = new Array[Float](count)
+    native(_LIB.ndarrayGetFloats(_, offset.toLong, values, 0, count))
     values
   }
 
@@ -336,6 +366,13 @@ class NDArray private[mxnet] (
     this
   }
 
+  /** Sets all elements, in row-major order, to numbers from -128 to 127 (in an unsigned array modulo 256). */
+  private[mxnet] def setBytes(other: Array[Byte]): NDArray = {
+    checkSource(other.length)
+    native(_LIB.ndarraySetBytes(_, 0L, other, 0, other.length))
+    this
+  }
+
   private def checkSource(length: Int): Unit = {
     if (!writable) readOnly("NDArray.set")
     if (length != size)
@@ -359,17 +396,21 @@ class NDArray private[mxnet] (
   /** The bytes of this array as they lie in memory. */
   def internal: NDArrayInternal = new NDArrayInternal(native(_LIB.ndarrayGetRaw), dtype)
 
-  /** The only element. */
+  /** The only element of an array of shape (1). */
   def toScalar: Float = toFloat64Scalar.toFloat
 
-  /** The only element. */
+  /** The only element of an array of shape (1). */
   def toFloat64Scalar: Double = {
-    if (size != 1) throw new MXNetError(s"NDArray.toScalar: it needs an array of one element, the shape is $shape")
+    require(
+      size == 1 && shape.length <= 1,
+      s"The current array is not a scalar: its shape is $shape, it must be (1); use at(i) or reshape first"
+    )
     native(_LIB.ndarrayScalar)
   }
 
   /** Copies the elements into `other`, converting their type; returns `other`. Shapes must be equal. */
   def copyTo(other: NDArray): NDArray = {
+    if (other == null) throw new MXNetError("NDArray.copyTo: the array to copy to is null")
     if (other ne this) NDArray.invoke(NDArrayOps.copyTo, Array(this), Array(other), Nil)
     other
   }
@@ -425,33 +466,35 @@ class NDArray private[mxnet] (
   override def hashCode(): Int = 31 * shape.hashCode + dtype.hashCode
 }
 
-/** Writes nested rows of numbers. */
+/** Writes nested rows of numbers as the released package does. */
 private object NDArrayText {
 
-  /** How many elements of an array are written. */
-  val maxElements: Int = 1000
+  /** An array of more elements is written by its first row alone. */
+  private val maxElements = 100000
 
-  /** The elements in brackets, innermost dimensions on one line. */
-  def format(dims: Array[Int], elements: Array[Double]): String = {
-    val text = new StringBuilder
-    var next = 0
-    def write(axis: Int): Unit =
-      if (axis == dims.length) {
-        text ++= elements(next).toString
-        next += 1
+  /** A row of more elements is written by the first and last of them. */
+  private val maxRow = 1000
+
+  /** @param read gives elements: the index of the first, in row-major order, and how many */
+  def format(dims: Array[Int], read: (Int, Int) => Array[Float]): String = {
+    def numbers(offset: Int, count: Int): String = read(offset, count).mkString(",")
+    def nested(axis: Int, offset: Int, size: Int): String = {
+      val (indent, length) = (" " * axis, dims(axis))
+      if (axis == dims.length - 1) {
+        val text =
+          if (length > maxRow) s"${numbers(offset, 10)} ... ${numbers(offset + length - 10, 9)}"
+          else numbers(offset, length)
+        s"$indent[$text]"
       } else {
-        text ++= "["
-        var i = 0
-        while (i < dims(axis) && next < elements.length) {
-          if (i > 0) text ++= (if (axis == dims.length - 1) "," else ",\n" + " " * (axis + 1))
-          write(axis + 1)
-          i += 1
+        val isShortened = size > maxElements
+        val rows = (0 until (if (isShortened) 1 else length)).map { i =>
+          nested(axis + 1, offset + i * (size / length), size / length) + "\n"
         }
-        if (i < dims(axis) && axis == dims.length - 1) text ++= ",..."
-        text ++= "]"
+        val note = if (isShortened) s"\n$indent ... with length $length\n" else ""
+        s"$indent[\n${rows.mkString}$indent$note]"
       }
-    if (elements.isEmpty) text ++= "[]" else write(0)
-    if (next < dims.foldLeft(1L)(_ * _)) text ++= s"\n(the first $next elements)"
-    text.toString
+    }
+    val size = dims.product
+    if (size == 0) "[]" else if (dims.isEmpty) numbers(0, 1) else nested(0, 0, size)
   }
 }

@@ -152,14 +152,14 @@ trait NDArrayFactory {
   /** Writes a `.params` file with names. */
   def save(fname: String, data: Map[String, NDArray]): Unit = {
     val (names, arrays) = data.toArray.unzip
-    _LIB.ndarraySave(fname, arrays.map(_.handle), names)
+    _LIB.ndarraySave(fname, arrays.map(_.liveHandle), names)
     keepAlive(arrays)
   }
 
   /** Writes a `.params` file without names. */
   def save(fname: String, data: Iterable[NDArray]): Unit = {
     val arrays = data.toArray
-    _LIB.ndarraySave(fname, arrays.map(_.handle), null)
+    _LIB.ndarraySave(fname, arrays.map(_.liveHandle), null)
     keepAlive(arrays)
   }
 

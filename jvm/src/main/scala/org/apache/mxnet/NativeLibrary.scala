@@ -31,14 +31,33 @@ private[mxnet] object NativeLibrary {
     )
     try System.load(file.toString)
     catch {
-      case e: UnsatisfiedLinkError =>
-        throw error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
+      case e: UnsatisfiedLinkError if String.valueOf(e.getMessage).contains("already loaded") => loadCopy(file)
+      case e: UnsatisfiedLinkError => throw notLoadable(file, e)
     }
     val lib = new LibInfo
     checkAbi(file, lib)
     lib.hostInstall(new HostBridge)
     Runtime.getRuntime.addShutdownHook(new Thread(() => lib.notifyShutdown(), "mxnet-shutdown"))
     lib
+  }
+
+  private def notLoadable(file: Path, e: UnsatisfiedLinkError): MXNetError =
+    error(s"the system cannot load $file: ${e.getMessage}", "use a library that was built for this platform")
+
+  /** The JVM loads a file for one class loader only. Another one (of a second `sbt run`, of a redeployed application, of
+    * a notebook that starts again) gets a copy, with an engine of its own.
+    */
+  private def loadCopy(file: Path): Unit = {
+    val copy = Files.createTempFile("mxnet-", "-" + file.getFileName)
+    try {
+      Files.copy(file, copy, StandardCopyOption.REPLACE_EXISTING)
+      System.load(copy.toString)
+    } catch { case e: UnsatisfiedLinkError => throw notLoadable(file, e) }
+    finally {
+      // Where a loaded file cannot be deleted, it goes with the process.
+      try Files.deleteIfExists(copy)
+      catch { case _: IOException => copy.toFile.deleteOnExit() }
+    }
   }
 
   private def checkAbi(file: Path, lib: LibInfo): Unit = {

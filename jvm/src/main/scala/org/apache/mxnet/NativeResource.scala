@@ -1,6 +1,7 @@
 package org.apache.mxnet
 
 import java.lang.ref.{PhantomReference, Reference, ReferenceQueue}
+import java.util.concurrent.atomic.AtomicLong
 
 import scala.util.control.NonFatal
 
@@ -67,6 +68,9 @@ trait NativeResource extends AutoCloseable {
 
 private[mxnet] object NativeResource {
 
+  /** Bytes outside the Java heap that live arrays hold now. */
+  def totalBytesAllocated: AtomicLong = new AtomicLong(Base._LIB.memoryInUse())
+
   /** Tells the JVM that the object is in use up to here: without it an object whose handle was read could be collected,
     * and its handle freed, while the native call that uses the handle still runs.
     */
@@ -124,8 +128,14 @@ private[mxnet] object NativeResourceRef {
   def isDeAllocated(ref: NativeResourceRef): Boolean = lock.synchronized(!ref.live)
 
   /** Waits for one collected resource and frees its handle. */
-  def cleanup(): Unit = {
-    val ref = queue.remove().asInstanceOf[NativeResourceRef]
+  def cleanup(): Unit = free(queue.remove())
+
+  /** Frees the handles of the resources that were collected by now. */
+  private[mxnet] def freeCollected(): Unit =
+    Iterator.continually(queue.poll()).takeWhile(_ != null).foreach(free)
+
+  private def free(collected: Reference[_ <: NativeResource]): Unit = {
+    val ref = collected.asInstanceOf[NativeResourceRef]
     try ref.free()
     catch {
       // Nobody is there to catch it, and the next resource must still be freed.

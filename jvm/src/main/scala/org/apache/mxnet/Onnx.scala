@@ -46,7 +46,7 @@ object Onnx extends ModelFormat("ONNX") {
       throw new MXNetError(s"Onnx.exportModel: there are types but no shapes for ${unknown.mkString(", ")}")
     val codes = inputNames.map(types.getOrElse(_, DType.Float32).id)
     val (ndims, dims) = flat(shapes)
-    symbol.native(_LIB.onnxExport(path, _, names, arrays.map(_.handle), inputNames, ndims, dims, codes, opset))
+    symbol.native(_LIB.onnxExport(path, _, names, arrays.map(_.liveHandle), inputNames, ndims, dims, codes, opset))
     arrays.foreach(NativeResource.keepAlive)
   }
 }

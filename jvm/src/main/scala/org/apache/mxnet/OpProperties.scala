@@ -32,7 +32,7 @@ private[mxnet] object OpProperties {
   }
 
   private val allowed =
-    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences and options of these, and maps " +
+    "booleans, numbers, characters, strings, shapes, types of elements, arrays, sequences, sets and options of these, and maps " +
       "with strings as keys"
 
   /** The properties as text, in the order of their names. */
@@ -59,6 +59,7 @@ private[mxnet] object OpProperties {
   def isImmutable(value: Any): Boolean = value match {
     case _: Array[_] | _: Map[_, _] | _: java.util.Map[_, _] | _: java.util.List[_] | _: mutable.Seq[_] => false
     case items: Seq[_]     => items.forall(isImmutable)
+    case items: Set[_]     => items.forall(isImmutable)
     case option: Option[_] => option.forall(isImmutable)
     case _                 => true
   }
@@ -72,6 +73,7 @@ private[mxnet] object OpProperties {
       case map: Map[_, _]           => ("map", entries(op, name, map))
       case map: java.util.Map[_, _] => ("java-map", entries(op, name, map.asScala.toMap))
       case option: Option[_]        => ("option", items(op, name, option.toSeq))
+      case set: Set[_]              => ("set", items(op, name, set.toSeq))
       case range: Range => ("range", quote(s"${range.start},${range.end},${range.step},${range.isInclusive}"))
       case sequence: collection.Seq[_] if sequenceTag(sequence).isDefined =>
         (sequenceTag(sequence).get, items(op, name, sequence))
@@ -198,6 +200,7 @@ private[mxnet] object OpProperties {
 
   private val sequences: Map[String, Vector[Any] => Any] = Map(
     "list" -> (_.toList),
+    "set" -> (_.toSet),
     "vector" -> identity,
     "array-seq" -> (items => ArraySeq(items: _*)),
     "buffer" -> (items => ArrayBuffer(items: _*)),

@@ -12,9 +12,16 @@ private[mxnet] class OperatorCall(val operator: String) {
   /** Adds an input by position: one, each of an array, or none for what was left out. */
   def input(value: Any): Unit = value match {
     case null              => ()
-    case several: Array[_] => several.foreach(input)
-    case optional: Opt[_]  => optional.foreach(input)
-    case one               => positional += one
+    case several: Array[_] =>
+      several.indices.foreach { i =>
+        if (several(i) == null)
+          throw new IllegalArgumentException(
+            s"$operator: input $i of ${several.length} is null; leave it out or give one"
+          )
+        input(several(i))
+      }
+    case optional: Opt[_] => optional.foreach(input)
+    case one              => positional += one
   }
 
   /** Adds an argument if it was given. */

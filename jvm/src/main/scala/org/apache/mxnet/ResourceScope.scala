@@ -2,7 +2,10 @@ package org.apache.mxnet
 
 import java.util.{Collections, IdentityHashMap}
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
+
+import org.slf4j.{Logger, LoggerFactory}
 
 /** Frees, when it is closed, the native resources that its thread created in the meantime.
   *
@@ -53,6 +56,8 @@ class ResourceScope extends AutoCloseable {
 }
 
 object ResourceScope {
+  private[mxnet] val logger: Logger = LoggerFactory.getLogger(classOf[ResourceScope])
+
   private val scopes: ThreadLocal[List[ResourceScope]] = ThreadLocal.withInitial(() => Nil)
 
   /** Runs `body` in a scope and closes the scope. Resources in the result (also those in collections, options, tuples
@@ -70,16 +75,84 @@ object ResourceScope {
     } finally current.close()
   }
 
-  /** Every native resource in a value, with those that live together with it. */
-  private[mxnet] def resourcesIn(value: Any): Iterator[NativeResource] = value match {
-    case resource: NativeResource    => Iterator.single(resource) ++ resource.companions.flatMap(resourcesIn)
+  /** As [[using]] if there is a scope; without one just runs `body`. */
+  private[mxnet] def usingIfScopeExists[A](scope: Option[ResourceScope])(body: => A): A = scope match {
+    case Some(existing) => using(existing)(body)
+    case None           => body
+  }
+
+  /** Runs `body` outside of every scope: what it creates lives until it is disposed or collected. */
+  private[mxnet] def outside[A](body: => A): A = {
+    val around = scopes.get()
+    scopes.set(Nil)
+    try body
+    finally scopes.set(around)
+  }
+
+  /** The innermost scope of this thread. */
+  private[mxnet] def getCurrentScope(): Option[ResourceScope] = scopes.get().headOption
+
+  /** Makes a scope the innermost one of this thread. */
+  private[mxnet] def addToThreadLocal(scope: ResourceScope): Unit = open(scope)
+
+  /** Takes a scope out of this thread's, without closing it. */
+  private[mxnet] def removeFromThreadLocal(scope: ResourceScope): Unit = leave(scope)
+
+  /** Every native resource in a value, with those that live together with it. Each is visited once, so that a value may
+    * hold itself.
+    */
+  private[mxnet] def resourcesIn(value: Any): Iterator[NativeResource] = {
+    val seen = Collections.newSetFromMap(new IdentityHashMap[AnyRef, java.lang.Boolean])
+    val found = mutable.ArrayBuffer.empty[NativeResource]
+    val waiting = mutable.Stack.empty[Iterator[Any]]
+    waiting.push(Iterator.single(value))
+    while (waiting.nonEmpty) {
+      val items = waiting.top
+      if (!items.hasNext) waiting.pop()
+      else
+        items.next() match {
+          case item: AnyRef if mayHoldResources(item) && seen.add(item) =>
+            item match {
+              case resource: NativeResource => found += resource
+              case _                        =>
+            }
+            waiting.push(contents(item))
+          case _ =>
+        }
+    }
+    found.iterator
+  }
+
+  private def mayHoldResources(item: AnyRef): Boolean = item match {
+    case _: NativeResource | _: NDArrayFuncReturn | _: Iterable[_] | _: Array[AnyRef] | _: Product => true
+    case _                                                                                         => false
+  }
+
+  private def contents(item: AnyRef): Iterator[Any] = item match {
+    case resource: NativeResource    => resource.companions
     case returned: NDArrayFuncReturn => returned.arr.iterator
-    case map: Map[_, _]              => map.iterator.flatMap(resourcesIn)
-    case items: Iterable[_]          => items.iterator.flatMap(resourcesIn)
-    case items: Array[AnyRef]        => items.iterator.flatMap(resourcesIn)
-    case product: Product            => product.productIterator.flatMap(resourcesIn)
+    case items: Iterable[_]          => counted(items)
+    case items: Array[AnyRef]        => items.iterator
+    case product: Product            => product.productIterator
     case _                           => Iterator.empty
   }
+
+  /** A lazy collection with more elements is taken for an infinite one. */
+  private val maxLazyItems = 1000000
+
+  private val strict = classOf[collection.StrictOptimizedIterableOps[Any, Iterable, Any]]
+
+  /** The elements of a collection, which may be infinite. */
+  private def counted(items: Iterable[Any]): Iterator[Any] =
+    if (strict.isInstance(items)) items.iterator
+    else
+      items.iterator.zipWithIndex.map { case (item, index) =>
+        if (index >= maxLazyItems)
+          throw new MXNetError(
+            s"ResourceScope.using: the result has a lazy collection of more than $maxLazyItems elements; return a finite one"
+          )
+        item
+      }
 
   /** Puts a new resource into the innermost scope of this thread, if there is one. */
   private[mxnet] def adopt(resource: NativeResource): Unit = scopes.get() match {

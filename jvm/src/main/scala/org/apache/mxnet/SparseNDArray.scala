@@ -84,13 +84,16 @@ object SparseNDArray {
 }
 
 /** An array that stores only what is not zero. Conversions to Java arrays give all elements. */
-class SparseNDArray private[mxnet] (handle: NDArrayHandle, writable: Boolean = true) extends NDArray(handle, writable) {
+class SparseNDArray private[mxnet] (address: NDArrayHandle, isWritable: Boolean = true)
+    extends NDArray(address, isWritable) {
 
   override def isSparse: Boolean = true
 
   private[mxnet] override def describe: String = s"<SparseNDArray $shape $context $dtype $sparseFormat>"
 
   override def toString(): String = if (isDisposed) "<SparseNDArray, disposed>" else super.toString
+
+  private[mxnet] override def elementsText: String = throughDense(_.elementsText)
 
   /** A copy that stores every element. */
   def toDense: NDArray =
@@ -102,19 +105,59 @@ class SparseNDArray private[mxnet] (handle: NDArrayHandle, writable: Boolean = t
 
   override def internal: NDArrayInternal = throughDense(_.internal)
 
-  private def throughDense[R](read: NDArray => R): R = {
+  private[mxnet] def throughDense[R](read: NDArray => R): R = {
     val dense = toDense
     try read(dense)
     finally dense.dispose()
   }
 
-  override def at(idx: Int): NDArray = slice(idx, idx + 1)
+  /** Row `idx` of the first axis, which is dropped, as a dense copy. */
+  override def at(idx: Int): NDArray = {
+    val row = rows(idx, idx + 1)
+    try row.throughDense(_.at(0).copy())
+    finally row.dispose()
+  }
 
-  /** Rows `start` until `end` of a matrix of compressed sparse rows, as a copy. */
-  override def slice(start: Int, end: Int): NDArray = {
-    if (sparseFormat != SparseFormat.CSR)
-      throw new MXNetError(s"SparseNDArray.slice: it needs csr, the format is $sparseFormat; use toDense first")
+  /** Rows `start` until `end` of the first axis, as a copy in the same format. */
+  override def slice(start: Int, end: Int): NDArray = rows(start, end)
+
+  private def rows(start: Int, end: Int): SparseNDArray = {
+    if (start < 0 || start >= end || end > shape(0))
+      throw new MXNetError(
+        s"SparseNDArray.slice: rows $start until $end were asked for, the shape is $shape; give 0 <= start < end"
+      )
+    if (sparseFormat == SparseFormat.CSR) asSparse(sliceRows(start, end)) else sliceStoredRows(start, end)
+  }
+
+  private def sliceRows(start: Int, end: Int): NDArray =
     NDArray.genericNDArrayFunctionInvoke("slice", Seq(this), Map("begin" -> s"($start)", "end" -> s"($end)")).head
+
+  /** Of a row-sparse array: the stored rows are in ascending order. */
+  private def sliceStoredRows(start: Int, end: Int): SparseNDArray = {
+    val stored = getIndices
+    val rows = stored.toFloat64Array.map(_.toInt)
+    stored.dispose()
+    val first = rows.count(_ < start)
+    val kept = rows.slice(first, rows.count(_ < end))
+    val newShape = Shape(end - start) ++ shape.drop(1)
+    if (kept.isEmpty) {
+      val zeros = NDArray.zeros(newShape, context, dtype)
+      try zeros.toSparse(Some(SparseFormat.ROW_SPARSE))
+      finally zeros.dispose()
+    } else {
+      val values = getData
+      val indices = NDArray.array(kept.map(row => (row - start).toDouble), Shape(kept.length), context)
+      try SparseNDArray.rowSparseArray(values.slice(first, first + kept.length), indices, newShape, context)
+      finally {
+        values.dispose()
+        indices.dispose()
+      }
+    }
+  }
+
+  private def asSparse(array: NDArray): SparseNDArray = array match {
+    case sparse: SparseNDArray => sparse
+    case dense                 => dense.toSparse(Some(sparseFormat))
   }
 
   /** The stored values. */
@@ -141,7 +184,7 @@ class SparseNDArray private[mxnet] (handle: NDArrayHandle, writable: Boolean = t
   }
 
   private[mxnet] def setPart(source: NDArray, locator: Int): Unit = {
-    _LIB.ndarrayCopyFromNDArray(nativeHandle, source.handle, locator)
+    _LIB.ndarrayCopyFromNDArray(nativeHandle, source.liveHandle, locator)
     keepAlive(source)
     keepAlive(this)
   }

@@ -158,6 +158,10 @@ object Symbol extends SymbolBase with SymbolFunctions with SymbolUserOperators {
     val (keys, values) = NativeOp.renderPairs(params)
     val (attrKeys, attrValues) = NativeOp.renderPairs(AttrScope.current.get(Option(attr)))
     val finalName = NameManager.current.get(Option(name).filter(_.nonEmpty), op.name.toLowerCase)
+    inputs.indices.foreach { i =>
+      if (inputs(i) == null)
+        throw new MXNetError(s"${op.name}: input $i of ${inputs.length} of '$finalName' is null; give a symbol")
+    }
     val handles = inputs.map(_.handle)
     val created = _LIB.symbolCreate(op.handle, finalName, keys, values, attrKeys, attrValues, inputKeys, handles)
     keepAlive(inputs)

@@ -23,6 +23,16 @@ trait SymbolFunctions {
   def pow[V](sym: Symbol, number: V): Symbol = scalar("_PowerScalar", sym, number)
   def pow[V](number: V, sym: Symbol): Symbol = scalar("_RPowerScalar", sym, number)
 
+  /** The greater of both. */
+  def max(left: Symbol, right: Symbol): Symbol = binary("_Maximum", left, right)
+  def max[V](left: Symbol, right: V): Symbol = scalar("_MaximumScalar", left, right)
+  def max[V](left: V, right: Symbol): Symbol = scalar("_MaximumScalar", right, left)
+
+  /** The lesser of both. */
+  def min(left: Symbol, right: Symbol): Symbol = binary("_Minimum", left, right)
+  def min[V](left: Symbol, right: V): Symbol = scalar("_MinimumScalar", left, right)
+  def min[V](left: V, right: Symbol): Symbol = scalar("_MinimumScalar", right, left)
+
   /** 1 where the elements are equal, 0 elsewhere. */
   def equal(left: Symbol, right: Symbol): Symbol = binary("_equal", left, right)
   def equal[V](left: Symbol, right: V): Symbol = scalar("_equal_scalar", left, right)

@@ -59,14 +59,40 @@ class KVStoreSuite extends munit.FunSuite {
   test("bad input") {
     val store = KVStore.create()
     store.init("a", vector(1))
-    def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
-    assert(message(store.init("a", vector(1))).contains("key a of the KVStore has been initialized before"))
-    assert(message(store.pull("b", vector(1))).contains("no key b"))
-    assert(message(store.push("a", vector(1, 2))).contains("holds the shape (1) but (2)"))
+    def message(body: => Any): String = intercept[RuntimeException](body).getMessage
+    assert(message(store.init("a", vector(1))).contains("key a was initialized already"))
+    assert(message(store.pull("b", vector(1))).contains("key b"))
+    assert(message(store.push("a", vector(1, 2))).contains("key a holds (1,)"), message(store.push("a", vector(1, 2))))
     assert(message(store.push(Array("a"), Array.empty[NDArray])).contains("1 keys but 0 arrays"))
     assert(message(store.saveOptimizerStates("x")).contains("call setOptimizer first"))
-    assert(message(KVStore.create("dist_sync")).contains("dist_sync is not supported"))
+    assert(message(KVStore.create("dist_sync")).contains("'dist_sync' is not there"))
     store.dispose()
     store.dispose()
+    assert(message(store.pull("a", vector(1))).contains("used after dispose()"))
+  }
+
+  test("an exception of an updater reaches the caller, and the store goes on") {
+    val store = KVStore.create()
+    store.init(Array("a", "b"), Array(vector(1), vector(2)))
+    var seen = Seq.empty[(Int, Float, Float)]
+    store.setUpdater(new MXKVStoreUpdater {
+      override def update(key: Int, recv: NDArray, local: NDArray): Unit = {
+        if (key == 0) throw new IllegalStateException("not a")
+        seen :+= ((key, recv.toScalar, local.toScalar))
+        local += recv
+      }
+    })
+    assertEquals(intercept[IllegalStateException](store.push("a", vector(1))).getMessage, "not a")
+    store.push("b", Array(vector(3), vector(4)))
+    assertEquals(seen, Seq((1, 7f, 2f)))
+    assertEquals(pulled(store, "b", 1), Seq(9f))
+  }
+
+  test("stores of several machines are refused by name") {
+    assert(
+      intercept[MXNetError](KVStoreServer.init(Map("DMLC_ROLE" -> "server"))).getMessage.contains("DMLC_ROLE=server")
+    )
+    KVStoreServer.init(Map("DMLC_ROLE" -> "worker"))
+    assert(intercept[MXNetError](new KVStoreServer(KVStore.create()).run()).getMessage.contains("type local"))
   }
 }

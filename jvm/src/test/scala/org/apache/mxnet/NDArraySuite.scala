@@ -173,6 +173,24 @@ class NDArraySuite extends munit.FunSuite {
   test("toScalar and toFloat64Scalar") {
     assertEquals(vector(2.5f).toScalar, 2.5f)
     assertEquals(NDArray.full(Shape(1), 0.1).toFloat64Scalar, 0.1)
+    val error = intercept[IllegalArgumentException](NDArray.ones(1, 1).toScalar)
+    assert(error.getMessage.contains("The current array is not a scalar: its shape is (1,1)"), error.getMessage)
+  }
+
+  test("a null operand or input is an error that names operator and input") {
+    val (x, missing) = (vector(1), null: NDArray)
+    def message(body: => Any): String = intercept[MXNetError](body).getMessage
+    assert(
+      message(x + missing).contains("elemwise_add") || message(x + missing).contains("_plus"),
+      message(x + missing)
+    )
+    assert(message(x += missing).contains("an operand is null"))
+    assert(message(NDArray.maximum(missing, x)).contains("an operand is null"))
+    assert(message(NDArray.Concat(Array(x, missing))).contains("Concat: input 1 of 2"))
+    val typed = intercept[IllegalArgumentException](NDArray.api.Concat(Array(x, missing)))
+    assert(typed.getMessage.contains("Concat: input 1 of 2 is null"), typed.getMessage)
+    val symbol = intercept[MXNetError](Symbol.Concat("joined")(Symbol.Variable("x"), null)())
+    assert(symbol.getMessage.contains("input 1 of 2 of 'joined' is null"), symbol.getMessage)
   }
 
   test("generated functions: positional, named, out, several outputs") {
@@ -226,8 +244,18 @@ class NDArraySuite extends munit.FunSuite {
 
   test("toString shows elements, shape, context and type") {
     val text = NDArray.array(Array(1f, 2f, 3f, 4f), Shape(2, 2)).toString
-    assertEquals(text, "[[1.0,2.0],\n [3.0,4.0]]\n<NDArray (2,2) cpu(0) float32>")
-    assert(NDArray.zeros(5000).toString.contains("the first 1000 elements"))
+    assertEquals(text, "[\n [1.0,2.0]\n [3.0,4.0]\n]\n<NDArray (2,2) cpu(0) float32>")
+    assertEquals(vector(1, 2).toString, "[1.0,2.0]\n<NDArray (2) cpu(0) float32>")
+    val cube = NDArray.arange(0f, Some(4f)).reshape(Array(1, 2, 2)).toString
+    assertEquals(cube.linesIterator.toSeq.init, Seq("[", " [", "  [0.0,1.0]", "  [2.0,3.0]", " ]", "]"))
+  }
+
+  test("toString shortens long rows and large arrays") {
+    val row = NDArray.arange(0f, Some(1001f)).toString
+    val (front, back) = ((0 until 10).map(_.toFloat), (991 until 1000).map(_.toFloat))
+    assertEquals(row.linesIterator.next(), s"[${front.mkString(",")} ... ${back.mkString(",")}]")
+    val table = NDArray.zeros(30000, 4).toString
+    assertEquals(table.linesIterator.toSeq.init, Seq("[", " [0.0,0.0,0.0,0.0]", "", "  ... with length 30000", "]"))
   }
 
   test("disposeDeps disposes what an array was computed from, also through temporaries") {

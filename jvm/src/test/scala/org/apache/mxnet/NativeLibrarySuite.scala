@@ -100,4 +100,21 @@ class NativeLibrarySuite extends munit.FunSuite {
     threads.foreach(_.join())
     assertEquals(found.asScala.toSeq, Seq.fill(8)(content.toSeq))
   }
+
+  test("a second class loader gets an engine of its own") {
+    val urls =
+      System.getProperty("java.class.path").split(java.io.File.pathSeparator).map(new java.io.File(_).toURI.toURL)
+    val sums = Seq.fill(2) {
+      val loader = new java.net.URLClassLoader(urls, ClassLoader.getPlatformClassLoader)
+      val program = loader.loadClass("org.apache.mxnet.ClassLoaderProgram")
+      program.getMethod("sum", classOf[Int]).invoke(null, Int.box(5))
+    }
+    assertEquals(sums, Seq.fill(2)(Float.box(5f)))
+    assertEquals(ClassLoaderProgram.sum(3), 3f)
+  }
+}
+
+/** What runs in another class loader. */
+object ClassLoaderProgram {
+  def sum(count: Int): Float = NDArray.sum(NDArray.ones(count)).toScalar
 }

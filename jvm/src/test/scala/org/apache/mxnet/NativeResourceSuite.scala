@@ -123,6 +123,33 @@ class NativeResourceSuite extends munit.FunSuite {
     }
   }
 
+  test("a result that holds itself is kept, one without an end is an error") {
+    withCounter { freed =>
+      final class Node(var next: Any, val resource: Fake) extends Product1[Any] {
+        override def _1: Any = (next, resource)
+        override def canEqual(that: Any): Boolean = that.isInstanceOf[Node]
+      }
+      val cycle = ResourceScope.using() {
+        val node = new Node(null, new Fake(freed))
+        node.next = node
+        node
+      }
+      assertEquals((freed.get, cycle.resource.isDisposed), (0, false))
+      val error = intercept[MXNetError](ResourceScope.using()(LazyList.from(0)))
+      assert(error.getMessage.contains("return a finite one"), error.getMessage)
+    }
+  }
+
+  test("usingIfScopeExists closes the scope it is given, and without one runs the body") {
+    withCounter { freed =>
+      val kept = ResourceScope.usingIfScopeExists(None)(new Fake(freed))
+      assertEquals((freed.get, kept.isDisposed), (0, false))
+      val scope = new ResourceScope
+      ResourceScope.usingIfScopeExists(Some(scope)) { new Fake(freed); () }
+      assertEquals(freed.get, 1)
+    }
+  }
+
   test("a result moves to the scope around, which frees it") {
     withCounter { freed =>
       ResourceScope.using() {

@@ -55,8 +55,21 @@ class SparseNDArraySuite extends munit.FunSuite {
     val part = matrix.slice(1, 3)
     assertEquals(part.shape, Shape(2, 3))
     assertEquals(part.toArray.toSeq, matrixElements.drop(3))
-    assertEquals(matrix.at(0).toArray.toSeq, matrixElements.take(3))
-    assert(intercept[MXNetError](rows.slice(0, 1)).getMessage.contains("toDense"))
+    assertEquals(matrix.at(0), matrix.toDense.at(0))
+  }
+
+  test("rows of a row-sparse array are what those of the dense array are") {
+    val (length, dense) = (rows.shape(0), rows.toDense)
+    for (start <- 0 until length; end <- start + 1 to length) {
+      val part = rows.slice(start, end)
+      assertEquals(part.sparseFormat, SparseFormat.ROW_SPARSE)
+      assertEquals(
+        (part.shape, part.toArray.toSeq),
+        (dense.slice(start, end).shape, dense.slice(start, end).toArray.toSeq)
+      )
+    }
+    (0 until length).foreach(i => assertEquals(rows.at(i), dense.at(i)))
+    assert(intercept[MXNetError](rows.slice(1, length + 1)).getMessage.contains("give 0 <= start < end"))
   }
 
   test("operators keep the storage of what they take where zeros stay zeros") {

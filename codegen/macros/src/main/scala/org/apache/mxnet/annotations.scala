@@ -40,3 +40,12 @@ class AddSymbolRandomAPIs(isContrib: Boolean) extends StaticAnnotation {
 class AddNDArrayRandomAPIs(isContrib: Boolean) extends StaticAnnotation {
   def macroTransform(annottees: Any*): Any = macro ApiMacros.ndarrayRandomAPIs
 }
+
+package javaapi {
+
+  /** Adds the operators over arrays for programs in Java. */
+  @compileTimeOnly("needs -Ymacro-annotations")
+  class AddJNDArrayAPIs(isContrib: Boolean) extends StaticAnnotation {
+    def macroTransform(annottees: Any*): Any = macro ApiMacros.javaNDArrayAPIs
+  }
+}

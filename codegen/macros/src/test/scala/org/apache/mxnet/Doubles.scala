@@ -51,3 +51,9 @@ class Shape(val dims: Int*)
 object Base {
   type MXFloat = Float
 }
+
+package javaapi {
+  class NDArray
+
+  class Shape(val dims: Int*)
+}

@@ -76,7 +76,7 @@ private[mxnet] class MXDataIter(
   override def batchSize: Int = dataDescs.headOption.fold(0)(_.shape(0))
 }
 
-private object MXDataIter {
+private[mxnet] object MXDataIter {
   val free: CPtrAddress => Int = handle => {
     _LIB.dataIterFree(handle)
     0

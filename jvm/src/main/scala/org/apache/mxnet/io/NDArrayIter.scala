@@ -86,7 +86,7 @@ class NDArrayIter(
     keys.dispose()
     order = Array.range(0, numData).sortBy(weights(_))
     val indices = NDArray.empty(Shape(numData), initData.head._2.context, DType.Int32)
-    _LIB.ndarraySetInts(indices.handle, 0L, order, 0, numData)
+    _LIB.ndarraySetInts(indices.liveHandle, 0L, order, 0, numData)
     val old = if (shuffledData.head eq initData.head._2) IndexedSeq.empty else shuffledData ++ shuffledLabel
     shuffledData = initData.map { case (_, array) => NDArrayIter.take(array, indices) }
     shuffledLabel = initLabel.map { case (_, array) => NDArrayIter.take(array, indices) }

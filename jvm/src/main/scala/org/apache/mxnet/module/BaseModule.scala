@@ -17,6 +17,10 @@ import scala.collection.mutable
   * [[initOptimizer]] says how they are changed, and then batches go through [[forward]], [[backward]] and [[update]].
   * [[fit]], [[score]]
   * and [[predict]] do all this.
+  *
+  * Threads that share a module take turns, batch by batch, in [[fit]], [[score]] and [[predict]]; a program that calls
+  * [[forward]] and then asks for outputs holds the module's lock (`module.synchronized`) over both. To serve many
+  * threads at once use [[org.apache.mxnet.infer.Predictor]].
   */
 abstract class BaseModule {
   private[module] var binded: Boolean = false
@@ -60,7 +64,7 @@ abstract class BaseModule {
   }
 
   /** Runs [[forward]] in training mode and [[backward]]. */
-  def forwardBackward(dataBatch: DataBatch): Unit = {
+  def forwardBackward(dataBatch: DataBatch): Unit = synchronized {
     forward(dataBatch, Some(true))
     backward()
   }
@@ -93,8 +97,10 @@ abstract class BaseModule {
     var nBatch = 0
     while (nBatch < numBatch && evalData.hasNext) {
       val batch = evalData.next()
-      forward(batch, Some(false))
-      updateUnpadded(evalMetric, batch)
+      synchronized {
+        forward(batch, Some(false))
+        updateUnpadded(evalMetric, batch)
+      }
       batchEndCallback.foreach(_.invoke(epoch, nBatch, evalMetric))
       batch.dispose()
       nBatch += 1
@@ -137,7 +143,7 @@ abstract class BaseModule {
   }
 
   /** The outputs for one batch, without padding; the arrays are copies that the caller disposes of. */
-  def predict(batch: DataBatch): IndexedSeq[NDArray] = {
+  def predict(batch: DataBatch): IndexedSeq[NDArray] = synchronized {
     requireReady()
     forward(batch, Some(false))
     getOutputsMerged().map { output =>
@@ -300,9 +306,11 @@ abstract class BaseModule {
       }
       val batch = trainData.next()
       params.monitor.foreach(_.tic())
-      forwardBackward(batch)
-      update()
-      updateMetric(params.evalMetric, batch.label)
+      synchronized {
+        forwardBackward(batch)
+        update()
+        updateMetric(params.evalMetric, batch.label)
+      }
       params.monitor.foreach(_.tocPrint())
       params.batchEndCallback.foreach(_.invoke(epoch, nBatch, params.evalMetric))
       batch.dispose()

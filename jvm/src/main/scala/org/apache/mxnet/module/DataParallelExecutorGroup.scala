@@ -17,7 +17,7 @@ import scala.collection.immutable.ListMap
   * @param fixedParamNames parameters that get no gradient
   * @param gradReq `write`, `add` or `null`, for all gradients
   */
-class DataParallelExecutorGroup private[module] (
+class DataParallelExecutorGroup private[mxnet] (
     symbol: Symbol,
     contexts: Array[Context],
     workLoadList: IndexedSeq[Float],
@@ -61,13 +61,13 @@ class DataParallelExecutorGroup private[module] (
   private var monitor: Option[Monitor] = None
 
   /** For each parameter, its array on each device. */
-  private[module] var paramArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
+  private[mxnet] var paramArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
 
   /** For each parameter, its gradient on each device; null where there is none. */
-  private[module] var gradArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
+  private[mxnet] var gradArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
 
   /** For each auxiliary state, its array on each device. */
-  private[module] var auxArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
+  private[mxnet] var auxArrays: IndexedSeq[Array[NDArray]] = IndexedSeq.empty
 
   /** Number of instances in a batch, on all devices together. */
   def getBatchSize: Int = batchSize
@@ -328,14 +328,16 @@ class DataParallelExecutorGroup private[module] (
   def getOutputsMerged(): IndexedSeq[NDArray] =
     outputNames.indices.map(i => DataParallelExecutorGroup.merge(devices.map(_.executor.outputs(i)), outputAxes(i)))
 
-  /** For each input, its gradient on each device. */
+  /** For each input, in the order of the network's arguments, its gradient on each device. */
   def getInputGrads(): IndexedSeq[IndexedSeq[NDArray]] = {
     require(inputsNeedGrad, "the module was bound without gradients of its inputs; bind it with inputsNeedGrad = true")
-    dataShapes.map(desc => devices.map(_.grads(desc.name)))
+    inputsInOrder.map(desc => devices.map(_.grads(desc.name)))
   }
 
-  /** The gradients of the inputs, joined over the devices. */
-  def getInputGradsMerged(): IndexedSeq[NDArray] = getInputGrads().lazyZip(dataShapes).map { (grads, desc) =>
+  private def inputsInOrder: IndexedSeq[DataDesc] = argNames.flatMap(name => dataShapes.find(_.name == name))
+
+  /** The gradients of the inputs, in the order of the network's arguments, joined over the devices. */
+  def getInputGradsMerged(): IndexedSeq[NDArray] = getInputGrads().lazyZip(inputsInOrder).map { (grads, desc) =>
     DataParallelExecutorGroup.merge(grads, DataDesc.getBatchAxis(Option(desc.layout)))
   }
 
@@ -384,7 +386,7 @@ class DataParallelExecutorGroup private[module] (
   }
 
   /** Frees the executors; arrays that others may share are left to the garbage collector. */
-  private[module] def dispose(): Unit = bindings.foreach(_.devices.foreach(_.executor.dispose()))
+  private[mxnet] def dispose(): Unit = bindings.foreach(_.devices.foreach(_.executor.dispose()))
 }
 
 /** One device's executor and the arrays that are bound to it, by name. */
@@ -405,7 +407,7 @@ private final class Binding(
     val devices: IndexedSeq[DeviceExecutor]
 )
 
-private[module] object DataParallelExecutorGroup {
+private[mxnet] object DataParallelExecutorGroup {
 
   /** For so many shapes executors are kept. */
   private val MaxBindings = 4
@@ -428,7 +430,7 @@ private[module] object DataParallelExecutorGroup {
   }
 
   /** Begin and end of each device's part, in proportion to the work loads. */
-  private[module] def splitBatch(batchSize: Int, workLoads: IndexedSeq[Float]): IndexedSeq[(Int, Int)] = {
+  private[mxnet] def splitBatch(batchSize: Int, workLoads: IndexedSeq[Float]): IndexedSeq[(Int, Int)] = {
     require(workLoads.forall(_ > 0), s"work loads must be positive, not ${workLoads.mkString(", ")}")
     val total = workLoads.map(_.toDouble).sum
     val bounds = workLoads.scanLeft(0.0)(_ + _).map(part => math.round(part / total * batchSize).toInt)

@@ -40,7 +40,7 @@ private object UpdateOperator {
 
   /** Arguments of one parameter's update. */
   final class Call(arrays: Array[NDArray], values: Array[Float]) {
-    val inputs: Array[NDArrayHandle] = arrays.map(_.handle)
+    val inputs: Array[NDArrayHandle] = arrays.map(_.liveHandle)
     val output: Array[NDArrayHandle] = Array(inputs(0))
     val attributes: Array[String] = values.map(_.toString)
 

@@ -66,7 +66,7 @@ class MXDataIterSuite extends munit.FunSuite {
       unknown.getMessage.contains("there is no data iterator NoIter") && unknown.getMessage.contains("MNISTIter"),
       unknown.getMessage
     )
-    assert(intercept[MXNetError](digits("colour" -> "1")).getMessage.contains("colour"))
+    assertEquals(digits("colour" -> "1").next().data.head.shape, digits().next().data.head.shape)
     assert(intercept[MXNetError](digits("image" -> "no/such/file")).getMessage.contains("no/such/file"))
     val truncated = Files.createTempFile("digits", ".idx")
     Files.write(truncated, Files.readAllBytes(Path.of(folder, "t10k-images-idx3-ubyte")).take(1000))

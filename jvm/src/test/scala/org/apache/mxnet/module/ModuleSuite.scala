@@ -181,6 +181,19 @@ class ModuleSuite extends munit.FunSuite {
     assertNotEquals(after("fc2_weight"), before("fc2_weight"))
   }
 
+  test("gradients of the inputs come in the order of the network's arguments") {
+    val sum = Symbol.Variable("b") + Symbol.Variable("a") * 2f
+    val module = new Module(Symbol.MakeLoss()(sum)(), IndexedSeq("a", "b"), IndexedSeq.empty)
+    val descs = IndexedSeq(DataDesc("a", Shape(1, 2)), DataDesc("b", Shape(1, 2)))
+    module.bind(descs, inputsNeedGrad = true)
+    module.initParams()
+    module.forwardBackward(
+      new DataBatch(IndexedSeq(NDArray.ones(1, 2), NDArray.ones(1, 2)), IndexedSeq.empty, null, 0)
+    )
+    assertEquals(module.getSymbol.listArguments(), IndexedSeq("b", "a"))
+    assertEquals(module.getInputGradsMerged().map(_.toArray.toSeq), IndexedSeq(Seq(1f, 1f), Seq(2f, 2f)))
+  }
+
   test("gradients of the inputs, and gradients that are added up") {
     Random.seed(3)
     val module = new Module(network)

@@ -22,6 +22,20 @@ class OpPropertiesSuite extends munit.FunSuite {
     case nothing                       => nothing
   }
 
+  test("options, sequences and sets come back, also within each other") {
+    val saved = Map[String, Any](
+      "some" -> Some(3),
+      "none" -> None,
+      "list" -> List(0.5f, 1f),
+      "seq" -> Vector(Some("a"), None),
+      "set" -> Set(Shape(2, 3)),
+      "map" -> Map("k" -> Seq(1L))
+    )
+    assertEquals(roundTrip(saved), saved)
+    val error = intercept[MXNetError](OpProperties.toJson("op", Map("bad" -> Seq(new Object))))
+    assert(error.getMessage.contains("property 'bad(0)' is a java.lang.Object"), error.getMessage)
+  }
+
   test("every kind of field comes back with its type and content") {
     val op = new Properties
     val saved = op.propertiesForFunction()

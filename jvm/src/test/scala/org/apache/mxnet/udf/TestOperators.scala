@@ -271,3 +271,31 @@ class FailingConstructor extends UserDefinedCustomOp {
   throw new IllegalStateException("cannot be made")
   def opName: String = "test_failing_constructor"
 }
+
+/** An operator whose set-up fails. */
+class Unconfigurable extends UserDefinedCustomOp {
+  def opName: String = "test_unconfigurable"
+  override def configureFromArguments(): Unit = throw new IllegalStateException("not today")
+  override def exec(context: OpContext): Unit = context.map(0, 0)(identity)
+}
+
+/** `x^2`, of float32 only. */
+class SinglePrecisionSquare extends UserDefinedCustomOp {
+  def opName: String = "test_single_precision_square"
+  override def calculateOutputDataTypes(types: Array[DType]): Array[DType] = {
+    if (types(0) != DType.Float32) throw new MXNetError(s"float32 only, not ${types(0)}")
+    types
+  }
+  override def exec(context: OpContext): Unit = context.map(0, 0)(x => x * x)
+  override def doDiff(gradients: Array[Symbol]): Array[Symbol] = Array(arg() * 2f * gradients(0))
+}
+
+/** The sum of `coefficients(i) * x^i`, and a constant if there is one. */
+@UserDefinedOp
+class Polynomial(var coefficients: Seq[Float], var constant: Option[Float]) extends UserDefinedCustomOp {
+  def this() = this(Nil, None)
+  def opName: String = "test_polynomial"
+  override def exec(context: OpContext): Unit = context.map(0, 0) { x =>
+    coefficients.foldRight(0.0)((coefficient, sum) => sum * x + coefficient) + constant.getOrElse(0f)
+  }
+}

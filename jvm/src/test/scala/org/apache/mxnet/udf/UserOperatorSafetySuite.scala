@@ -36,6 +36,11 @@ class UserOperatorSafetySuite extends munit.FunSuite {
     assertEquals(working.outputs(0).toArray.toSeq, Seq(1f, 2f))
   }
 
+  test("what configureFromArguments throws is the cause of an error that names the operator") {
+    val error = intercept[MXNetError](new Unconfigurable().apply(x).bind(cpu, Map("x" -> vector(1))))
+    assert(error.getMessage.contains("operator test_unconfigurable: configureFromArguments failed: not today"), error)
+  }
+
   test("what a block throws on any thread is the cause of an error, and the executor stays usable") {
     val values = Array.fill(300000)(1f)
     values(values.length - 1) = -1f

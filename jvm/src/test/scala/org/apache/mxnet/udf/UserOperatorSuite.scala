@@ -373,6 +373,19 @@ class UserOperatorSuite extends munit.FunSuite {
     assert(executor.debugStr.contains("test_scale 's'"), executor.debugStr)
   }
 
+  test("GradCheck checks an operator that takes float32 only in float32") {
+    val report = GradCheck(new SinglePrecisionSquare, Seq(vector(0.5f, -2f, 3f)))
+    assertEquals((report.checked, report.mismatches), (3, Vector.empty))
+  }
+
+  test("fields of type Option and Seq are saved and restored") {
+    val op = new Polynomial(Seq(1f, 0f, 2f), Some(3f))
+    val loaded = Symbol.loadJson(op(Symbol.Variable("x")).toJson)
+    val executor = loaded.bind(Context.cpu(), Map("x" -> vector(2f, -1f)))
+    executor.forward()
+    assertEquals(values(executor.outputs(0)), Seq(12f, 6f)) // 1 + 2 x^2 + 3
+  }
+
   test("GradCheck agrees with right gradients and says where a wrong one is off") {
     assert(GradCheck(new Square, Seq(vector(0.5f, -2f, 0f))).isCorrect)
     assert(GradCheck(new SumAndDifference, Seq(vector(1, 2), vector(3, 4))).isCorrect)

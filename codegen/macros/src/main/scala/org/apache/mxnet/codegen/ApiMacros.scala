@@ -24,6 +24,30 @@ final class ApiMacros(val c: whitebox.Context) {
 
   def ndarrayRandomAPIs(annottees: Tree*): Tree = extend(annottees)(RandomSignature.ndarrays(_).map(ndarrayRandom))
 
+  def javaNDArrayAPIs(annottees: Tree*): Tree = extend(annottees)(Api.javas(_).map(javaFunction))
+
+  // Functions for Java.
+
+  private def javaFunction(signature: JavaSignature): Tree = {
+    val call = TermName(c.freshName("call"))
+    def argument(name: String): Tree =
+      if (signature.hasParamObject) q"po.${TermName(s"get${name.capitalize}")}()" else Ident(TermName(name))
+    val filled = signature.parameters.map { parameter =>
+      if (parameter.role == Role.Input) q"$call.input(${argument(parameter.name)})"
+      else q"$call.setting(${parameter.argument}, ${argument(parameter.name)})"
+    }
+    val parameters = signature.declared.map { case (name, scala) =>
+      ValDef(Modifiers(Flag.PARAM), TermName(name), tree(scala), EmptyTree)
+    }.toList
+    q"""
+      override def ${TermName(signature.name)}(..$parameters): ${tree(JavaSignature.result)} = {
+        val $call = new $mxnet.javaapi.internal.JavaCall(${signature.operator.name})
+        ..$filled
+        $call.invoke(${argument("out")})
+      }
+    """
+  }
+
   // Untyped functions.
 
   private def symbolFunction(name: String, operator: Operator): Tree = q"""

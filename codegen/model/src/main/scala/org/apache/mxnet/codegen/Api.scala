@@ -31,6 +31,11 @@ object Api {
   val ContribNDArrayApi: Api =
     NDArrayApi.copy(packageName = contrib, summary = "The typesafe `_contrib_` operators over arrays.")
 
+  val JavaNDArrayFunctions: Api =
+    Api("org.apache.mxnet.javaapi", "NDArrayBase", "Operators over arrays, for programs in Java.")
+  val JavaParams: Api =
+    Api("org.apache.mxnet.javaapi", "Params", "Arguments of the functions with several optional ones.")
+
   private val ContribPrefix = "_contrib_"
 
   /** Operators for users. A leading underscore marks the internal ones. */
@@ -60,6 +65,14 @@ object Api {
   /** The functions of `NDArray.api`, or of the contrib one. */
   def ndarrays(operators: Seq[Operator], isContrib: Boolean): Seq[Signature] =
     typedOperators(operators, isContrib).map { case (name, operator) => Signature.ndarray(name, operator) }
+
+  /** The functions of the Java API. Of names that differ by case alone, the one in lower case stays. */
+  def javas(operators: Seq[Operator]): Seq[JavaSignature] = {
+    val names = typed(public(operators)).map(_.name).toSet
+    typed(public(operators))
+      .filter(operator => operator.name == operator.name.toLowerCase || !names.contains(operator.name.toLowerCase))
+      .map(JavaSignature(_))
+  }
 
   private def typedOperators(operators: Seq[Operator], isContrib: Boolean): Seq[(String, Operator)] =
     if (isContrib) contribNames(operators) else typed(public(operators)).map(operator => operator.name -> operator)

@@ -40,8 +40,10 @@ object BaseClasses {
       Api.ContribSymbolApi -> Api.symbols(operators, isContrib = true).map(typed),
       Api.ContribNDArrayApi -> Api.ndarrays(operators, isContrib = true).map(typed),
       Api.SymbolRandom -> RandomSignature.symbols(operators).map(typed),
-      Api.NDArrayRandom -> RandomSignature.ndarrays(operators).map(typed)
-    ).map { case (api, functions) => api -> classText(api, functions) }
+      Api.NDArrayRandom -> RandomSignature.ndarrays(operators).map(typed),
+      Api.JavaNDArrayFunctions -> Api.javas(operators).map(javaFunction)
+    ).map { case (api, functions) => api -> classText(api, functions) } :+
+      (Api.JavaParams -> paramsText(Api.javas(operators).filter(_.hasParamObject)))
   }
 
   private def classText(api: Api, functions: Seq[String]): String =
@@ -51,6 +53,41 @@ object BaseClasses {
        |abstract class ${api.className} private[mxnet] {
        |${functions.mkString("\n")}}
        |""".stripMargin
+
+  private def paramsText(signatures: Seq[JavaSignature]): String =
+    s"package ${Api.JavaParams.packageName}\n${signatures.map(paramClass).mkString}"
+
+  /** The declaration of a function of the Java API. */
+  private def javaFunction(signature: JavaSignature): String = {
+    val notes = if (signature.hasParamObject) Nil else signature.parameters.map(note) :+ s"@param out ${javaOut}"
+    val parameters = signature.declared.map { case (name, scala) => s"$name: ${scala.text}" }
+    doc(summary(signature.operator) +: notes) +
+      s"  def ${signature.name}(${parameters.mkString(", ")}): ${JavaSignature.result.text}\n"
+  }
+
+  private val javaOut = "array that receives the result; null for a new one"
+
+  private def note(parameter: Parameter): String = s"@param ${parameter.name} ${parameter.description}".trim
+
+  /** The class that holds the arguments of a function: required ones in the constructor, the others by setters. */
+  private def paramClass(signature: JavaSignature): String = {
+    val name = s"${signature.name}Param"
+    val (optional, required) = signature.parameters.partition(_.optional)
+    val constructor = required.map(parameter => s"${parameter.name}: ${parameter.scala.text}").mkString(", ")
+    val settable = optional.map(p => (p.name, p.scala, p.description)) :+ (("out", JavaSignature.ndarray, javaOut))
+    val getters = required.map(parameter => getter(parameter.name, parameter.scala))
+    val setters = settable.map { case (field, scala, description) =>
+      val documented = doc(Seq(if (description.isEmpty) s"Sets `$field`." else s"Sets `$field`: $description."))
+      s"\n  private var $field: ${scala.text} = null\n$documented" +
+        s"  def set${field.capitalize}($field: ${scala.text}): $name = { this.$field = $field; this }\n" +
+        getter(field, scala)
+    }
+    doc(s"Arguments of `NDArray.${signature.name}`." +: required.map(note)).replaceAll("(?m)^  ", "") +
+      s"class $name($constructor) {\n${(getters ++ setters).mkString}}\n"
+  }
+
+  private def getter(field: String, scala: ScalaType): String =
+    s"  def get${field.capitalize}(): ${scala.text} = this.$field\n"
 
   /** The declaration of a typesafe function. */
   private[codegen] def typed(signature: Signature): String = {

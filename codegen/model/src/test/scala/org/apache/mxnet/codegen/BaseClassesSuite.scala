@@ -42,10 +42,18 @@ class BaseClassesSuite extends munit.FunSuite {
     assert(source(Api.SymbolFunctions).contains(declaration), source(Api.SymbolFunctions))
   }
 
+  test("the arguments of a Java function with several optional ones go into an object") {
+    val softmax = relu.copy(name = "soft", arguments = relu.arguments :+ Argument("axis", "int, optional, default='-1'", ""))
+    val text = BaseClasses.sources(Seq(softmax)).collectFirst { case (Api.JavaParams, text) => text }.get
+    assert(text.contains("class softParam(data: org.apache.mxnet.javaapi.NDArray) {"), text)
+    assert(text.contains("def setAxis(axis: java.lang.Integer): softParam = { this.axis = axis; this }"), text)
+    assert(text.contains("def getOut(): org.apache.mxnet.javaapi.NDArray = this.out"), text)
+  }
+
   test("C27: files are written once, and left alone while their text stays the same") {
     val folder = Files.createTempDirectory("bases")
     val files = BaseClasses.write(Seq(relu), folder)
-    assertEquals(files.size, 10)
+    assertEquals(files.size, 12)
     val old = java.nio.file.attribute.FileTime.fromMillis(1000000000000L)
     files.foreach(Files.setLastModifiedTime(_, old))
     BaseClasses.write(Seq(relu.copy(description = "Another text.")), folder)

@@ -82,6 +82,30 @@ class SignatureSuite extends munit.FunSuite {
     accepts("NDArray.random", RandomSignature.ndarrays(Released.operators))
   }
 
+  test("javaapi.NDArray has the functions of the released package, with the same types") {
+    val ours = Api.javas(Released.operators).map { signature =>
+      signature.name -> signature.declared.map { case (name, scala) => s"$name: ${simple(scala)}" }
+    }
+    val released = Released.functions("javaapi.NDArray").map { case (name, parameters) =>
+      name -> parameters.map(parameter => s"${parameter.name}: ${parameter.scala.replace("Array[", "")}")
+    }
+    assertEquals(ours.map(_._1).toSet, released.keySet)
+    for ((name, parameters) <- ours) assertEquals(parameters, released(name), name)
+  }
+
+  test("a parameter object has the required arguments in its constructor and setters for the others") {
+    val (constructor, settable) = JavaSignature(Released.operator("Pooling")).parameters.partition(!_.optional)
+    assertEquals(constructor.map(_.name), Seq("data"))
+    assertEquals(settable.map(_.name).take(3), Seq("kernel", "pool_type", "global_pool"))
+  }
+
+  test("C26: the untyped functions, contrib ones included, are there under all released names") {
+    for ((of, isContrib) <- Seq("" -> false, "contrib." -> true); kind <- Seq("NDArray", "Symbol")) {
+      val ours = Api.functions(Released.operators, isContrib).map(_._1).toSet
+      assertEquals(Released.functions(s"$of$kind (legacy)").keySet -- ours, Set.empty[String])
+    }
+  }
+
   /** Same functions, same parameters in the same order, each with a type that takes what the released one took. */
   private def accepts(of: String, ours: Seq[Signature]): Unit = {
     val released = Released.functions(of)

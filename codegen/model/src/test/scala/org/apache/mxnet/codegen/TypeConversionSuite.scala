@@ -138,4 +138,18 @@ class TypeConversionSuite extends munit.FunSuite {
       "string -> String, false"
     )
   }
+
+  test("the released package's own conversions, for Scala and Java") {
+    import org.apache.mxnet.utils.CToScalaUtils.argumentCleaner
+    val (scala, java) = ("org.apache.mxnet.Symbol", "org.apache.mxnet.javaapi.NDArray")
+    assertEquals(argumentCleaner("data", "NDArray-or-Symbol", scala, isJava = false), (scala, true))
+    assertEquals(argumentCleaner("data", "NDArray-or-Symbol", java, isJava = true), (java, false))
+    assertEquals(argumentCleaner("k", "Shape(tuple), required", java, isJava = true), ("org.apache.mxnet.javaapi.Shape", false))
+    assertEquals(
+      argumentCleaner("p", "float, optional, default=0.5", java, isJava = true),
+      ("java.lang.Float", true)
+    )
+    assertEquals(argumentCleaner("n", "int, required", scala, isJava = false), ("Int", false))
+    intercept[IllegalArgumentException](argumentCleaner("n", "quaternion, required", scala, isJava = false))
+  }
 }

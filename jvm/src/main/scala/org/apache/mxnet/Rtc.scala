@@ -1,0 +1,25 @@
+package org.apache.mxnet
+
+/** Kernels in CUDA that are compiled when they are used. They need a CUDA device, and this library runs on processors:
+  * creating one is an error. Write an operator of your own instead; see [[Operator]] and [[CustomOp]].
+  *
+  * @param name the kernel's name
+  * @param inputs names and examples of the inputs
+  * @param outputs names and examples of the outputs
+  * @param kernel the body of the kernel
+  */
+class Rtc(name: String, inputs: Array[(String, NDArray)], outputs: Array[(String, NDArray)], kernel: String) {
+  private def unsupported(): Nothing = throw new MXNetError(
+    s"Rtc: the kernel '$name' (${inputs.length} inputs, ${outputs.length} outputs, ${kernel.length} characters) needs " +
+      "a CUDA device, this library runs on processors; write it as a CustomOp"
+  )
+
+  unsupported()
+
+  /** Runs the kernel. */
+  def push(ins: Array[NDArray], outs: Array[NDArray], gridDims: (Int, Int, Int), blockDims: (Int, Int, Int)): Unit =
+    unsupported()
+
+  /** Frees the kernel. */
+  def dispose(): Unit = ()
+}

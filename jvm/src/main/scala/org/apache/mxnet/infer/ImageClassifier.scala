@@ -1,0 +1,137 @@
+package org.apache.mxnet.infer
+
+import java.awt.RenderingHints
+import java.awt.image.BufferedImage
+import java.io.File
+import javax.imageio.ImageIO
+
+import org.apache.mxnet._
+
+/** Names what images show, by a trained network whose only input is a batch of images of red, green and blue from 0 to
+  * 255, by default in the layout NCHW. Images of other sizes are scaled. See [[Classifier]] for the files and
+  * parameters; any number of threads may share a classifier.
+  */
+class ImageClassifier(
+    modelPathPrefix: String,
+    inputDescriptors: IndexedSeq[DataDesc],
+    contexts: Array[Context] = Array(Context.cpu()),
+    epoch: Option[Int] = Some(0)
+) extends Classifier(modelPathPrefix, inputDescriptors, contexts, epoch) {
+  require(
+    inputDescriptors.length == 1 && inputDescriptors.head.shape.length == 4,
+    s"the inputs are ${inputDescriptors.mkString(", ")}; an image classifier has one, with four dimensions such as NCHW"
+  )
+
+  /** The shape of a batch. */
+  protected[infer] val inputShape: Shape = inputDescriptors.head.shape
+
+  private val layout: String = inputDescriptors.head.layout match {
+    case Layout.UNDEFINED => Layout.NCHW
+    case chosen           => chosen
+  }
+  require(layout == "NCHW", s"the layout is $layout; images are given in NCHW")
+
+  private[infer] val height: Int = inputShape(2)
+  private[infer] val width: Int = inputShape(3)
+
+  /** Names and shapes of the outputs for a batch as described. */
+  def outputShapes: IndexedSeq[(String, Shape)] = predictor.outputShapes
+
+  /** What an image shows.
+    *
+    * @param topK how many classes to give, the likeliest first; absent for all in their order
+    * @param dType the type of the array that the image becomes
+    */
+  def classifyImage(
+      inputImage: BufferedImage,
+      topK: Option[Int] = None,
+      dType: DType.DType = Base.MX_REAL_TYPE
+  ): IndexedSeq[IndexedSeq[(String, Float)]] = classifyImageBatch(Seq(inputImage), topK, dType)
+
+  /** What each of several images shows.
+    *
+    * @param topK how many classes to give of each, the likeliest first; absent for all in their order
+    * @param dType the type of the array that the images become
+    */
+  def classifyImageBatch(
+      inputBatch: Iterable[BufferedImage],
+      topK: Option[Int] = None,
+      dType: DType.DType = Base.MX_REAL_TYPE
+  ): IndexedSeq[IndexedSeq[(String, Float)]] = {
+    val batch = pixels(inputBatch, dType)
+    try classifyWithNDArray(IndexedSeq(batch), topK)
+    finally batch.dispose()
+  }
+
+  /** Images as a batch, scaled to the network's size. */
+  private[infer] def pixels(images: Iterable[BufferedImage], dType: DType.DType): NDArray = {
+    require(images.nonEmpty, "there are no images; give at least one")
+    val each = images.toArray.map { image =>
+      ImageClassifier.samples(ImageClassifier.reshapeImage(image, width, height), inputShape.drop(1))
+    }
+    NDArray.empty(Shape(each.length) ++ inputShape.drop(1), Context.cpu(), dType).set(each.flatten)
+  }
+}
+
+/** Turns images into what a network takes. */
+object ImageClassifier {
+
+  /** An image of another size, with bilinear interpolation. */
+  def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage = {
+    require(newWidth > 0 && newHeight > 0, s"the new size is $newWidth x $newHeight; both must be 1 or more")
+    val scaled = new BufferedImage(newWidth, newHeight, BufferedImage.TYPE_INT_RGB)
+    val graphics = scaled.createGraphics()
+    try {
+      graphics.setRenderingHint(RenderingHints.KEY_INTERPOLATION, RenderingHints.VALUE_INTERPOLATION_BILINEAR)
+      graphics.drawImage(img, 0, 0, newWidth, newHeight, null)
+    } finally graphics.dispose()
+    scaled
+  }
+
+  /** Red, green and blue of an image, one after the other, from 0 to 255.
+    *
+    * @param resizedImage an image of the network's size
+    * @param inputImageShape the shape of an instance: (3, height, width)
+    * @param dType the type of the array
+    */
+  def bufferedImageToPixels(
+      resizedImage: BufferedImage,
+      inputImageShape: Shape,
+      dType: DType.DType = Base.MX_REAL_TYPE
+  ): NDArray = NDArray.empty(inputImageShape, Context.cpu(), dType).set(samples(resizedImage, inputImageShape))
+
+  private[infer] def samples(image: BufferedImage, shape: Shape): Array[Float] = {
+    val (width, height) = (image.getWidth, image.getHeight)
+    val wanted = Seq(3, height, width)
+    require(
+      shape.toVector.dropWhile(_ == 1) == wanted.dropWhile(_ == 1) || shape.toVector.takeRight(3) == wanted,
+      s"the image is $width x $height, which does not make the shape $shape; scale it with reshapeImage"
+    )
+    val pixels = image.getRGB(0, 0, width, height, null, 0, width)
+    val samples = new Array[Float](3 * pixels.length)
+    var i = 0
+    while (i < pixels.length) {
+      val rgb = pixels(i)
+      samples(i) = ((rgb >> 16) & 0xff).toFloat
+      samples(pixels.length + i) = ((rgb >> 8) & 0xff).toFloat
+      samples(2 * pixels.length + i) = (rgb & 0xff).toFloat
+      i += 1
+    }
+    samples
+  }
+
+  /** Reads an image file of a format that the JDK knows. */
+  def loadImageFromFile(inputImagePath: String): BufferedImage = {
+    val file = new File(inputImagePath)
+    require(file.isFile, s"there is no image file $inputImagePath")
+    val image = ImageIO.read(file)
+    require(
+      image != null,
+      s"$inputImagePath is no image of a known format: ${ImageIO.getReaderFormatNames.mkString(", ")}"
+    )
+    image
+  }
+
+  /** Reads several image files. */
+  def loadInputBatch(inputImagePaths: List[String]): Iterable[BufferedImage] = inputImagePaths.map(loadImageFromFile)
+}

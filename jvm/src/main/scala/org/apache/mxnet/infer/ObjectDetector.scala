@@ -1,0 +1,70 @@
+package org.apache.mxnet.infer
+
+import java.awt.image.BufferedImage
+
+import org.apache.mxnet._
+
+/** Finds objects in images, by a trained network such as SSD whose output has, for each image, rows of class, probability
+  * and box. See [[Classifier]] for the files and parameters; any number of threads may share a detector.
+  */
+class ObjectDetector(
+    modelPathPrefix: String,
+    inputDescriptors: IndexedSeq[DataDesc],
+    contexts: Array[Context] = Array(Context.cpu()),
+    epoch: Option[Int] = Some(0)
+) {
+  private[infer] val imgClassifier: ImageClassifier =
+    new ImageClassifier(modelPathPrefix, inputDescriptors, contexts, epoch)
+
+  private[infer] val synset: IndexedSeq[String] = imgClassifier.synset
+
+  /** The objects in an image.
+    *
+    * @param topK how many objects to give, the likeliest first; absent for all in the network's order
+    * @return in the only element, class and (probability, xmin, ymin, xmax, ymax) of each object
+    */
+  def imageObjectDetect(
+      inputImage: BufferedImage,
+      topK: Option[Int] = None
+  ): IndexedSeq[IndexedSeq[(String, Array[Float])]] = imageBatchObjectDetect(Seq(inputImage), topK)
+
+  /** The objects in each image of a batch; see [[imageObjectDetect]].
+    *
+    * @param input the batch, of the network's shape
+    */
+  def objectDetectWithNDArray(
+      input: IndexedSeq[NDArray],
+      topK: Option[Int]
+  ): IndexedSeq[IndexedSeq[(String, Array[Float])]] = {
+    topK.foreach(k => require(k > 0, s"topK is $k; it must be 1 or more"))
+    val outputs = imgClassifier.predictor.predictWithNDArray(input)
+    try {
+      val shape = outputs.head.shape
+      require(
+        shape.length == 3 && shape(2) >= 6,
+        s"the network's output has the shape $shape; a detector gives (batch, objects, 6)"
+      )
+      outputs.head.toArray.grouped(shape(2)).toIndexedSeq.grouped(shape(1)).map(found(_, topK)).toIndexedSeq
+    } finally outputs.foreach(_.dispose())
+  }
+
+  private def found(rows: IndexedSeq[Array[Float]], topK: Option[Int]): IndexedSeq[(String, Array[Float])] = {
+    val objects = rows.filter(_(0) >= 0f) // a class of -1 is an empty row
+    val chosen = topK.fold(objects)(k => objects.sortBy(-_(1)).take(k))
+    chosen.map { row =>
+      val index = row(0).toInt
+      require(index < synset.length, s"the network found class $index, synset.txt has ${synset.length} classes")
+      (synset(index), row.takeRight(5))
+    }
+  }
+
+  /** The objects in each of several images; see [[imageObjectDetect]]. */
+  def imageBatchObjectDetect(
+      inputBatch: Iterable[BufferedImage],
+      topK: Option[Int] = None
+  ): IndexedSeq[IndexedSeq[(String, Array[Float])]] = {
+    val batch = imgClassifier.pixels(inputBatch, inputDescriptors.head.dtype)
+    try objectDetectWithNDArray(IndexedSeq(batch), topK)
+    finally batch.dispose()
+  }
+}

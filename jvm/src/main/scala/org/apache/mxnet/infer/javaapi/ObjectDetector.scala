@@ -1,0 +1,99 @@
+package org.apache.mxnet.infer.javaapi
+
+import java.awt.image.BufferedImage
+import java.lang.{Iterable => JIterable}
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+import scala.language.implicitConversions
+
+import org.apache.mxnet.infer.{ImageClassifier, ObjectDetector => CoreDetector}
+import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray, Shape}
+
+/** Finds objects in images, for programs in Java; see [[org.apache.mxnet.infer.ObjectDetector]]. Any number of threads
+  * may share it.
+  */
+class ObjectDetector private[mxnet] (val objDetector: CoreDetector) {
+
+  /** @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
+    * @param inputDescriptors the input, with the batch size to expect
+    * @param contexts the devices, which take turns
+    * @param epoch the number NNNN
+    */
+  def this(
+      modelPathPrefix: String,
+      inputDescriptors: JIterable[DataDesc],
+      contexts: JIterable[Context],
+      epoch: Int
+  ) = this(
+    new CoreDetector(
+      modelPathPrefix,
+      inputDescriptors.asScala.map(_.dataDesc).toIndexedSeq,
+      contexts.asScala.map(_.context).toArray,
+      Some(epoch)
+    )
+  )
+
+  /** The objects in an image, in the only element of the list.
+    *
+    * @param topK how many objects to give, the likeliest first; 0 for all in the network's order
+    */
+  def imageObjectDetect(inputImage: BufferedImage, topK: Int): JList[JList[ObjectDetectorOutput]] =
+    inJava(objDetector.imageObjectDetect(inputImage, atMost(topK)))
+
+  /** The objects in each image of a batch; see `imageObjectDetect`. */
+  def objectDetectWithNDArray(input: JIterable[NDArray], topK: Int): JList[JList[ObjectDetectorOutput]] =
+    inJava(objDetector.objectDetectWithNDArray(convert(input.asScala.toIndexedSeq), atMost(topK)))
+
+  /** The objects in each of several images; see `imageObjectDetect`. */
+  def imageBatchObjectDetect(inputBatch: JIterable[BufferedImage], topK: Int): JList[JList[ObjectDetectorOutput]] =
+    inJava(objDetector.imageBatchObjectDetect(inputBatch.asScala, atMost(topK)))
+
+  private def atMost(topK: Int): Option[Int] = Some(topK).filter(_ != 0)
+
+  private def inJava(found: IndexedSeq[IndexedSeq[(String, Array[Float])]]): JList[JList[ObjectDetectorOutput]] =
+    found.map(_.map { case (name, box) => new ObjectDetectorOutput(name, box) }.asJava).asJava
+
+  /** Each element converted by an implicit view. */
+  def convert[B, A](l: IndexedSeq[A])(implicit view: A => B): IndexedSeq[B] = l.map(view)
+}
+
+object ObjectDetector {
+  implicit def fromObjectDetector(OD: CoreDetector): ObjectDetector = new ObjectDetector(OD)
+
+  implicit def toObjectDetector(jOD: ObjectDetector): CoreDetector = jOD.objDetector
+
+  /** Reads an image file of a format that the JDK knows. */
+  def loadImageFromFile(inputImagePath: String): BufferedImage = ImageClassifier.loadImageFromFile(inputImagePath)
+
+  /** An image of another size. */
+  def reshapeImage(img: BufferedImage, newWidth: Int, newHeight: Int): BufferedImage =
+    ImageClassifier.reshapeImage(img, newWidth, newHeight)
+
+  /** Red, green and blue of an image, one after the other, from 0 to 255; the shape is (3, height, width). */
+  def bufferedImageToPixels(resizedImage: BufferedImage, inputImageShape: Shape): NDArray =
+    ImageClassifier.bufferedImageToPixels(resizedImage, inputImageShape.shape)
+
+  /** Reads several image files. */
+  def loadInputBatch(inputImagePaths: JIterable[String]): JList[BufferedImage] =
+    ImageClassifier.loadInputBatch(inputImagePaths.asScala.toList).toSeq.asJava
+}
+
+/** An object in an image.
+  *
+  * @param className what it is
+  * @param args probability, xmin, ymin, xmax and ymax
+  */
+class ObjectDetectorOutput(className: String, args: Array[Float]) {
+  def getClassName: String = className
+
+  def getProbability: Float = args(0)
+
+  def getXMin: Float = args(1)
+
+  def getYMin: Float = args(2)
+
+  def getXMax: Float = args(3)
+
+  def getYMax: Float = args(4)
+}

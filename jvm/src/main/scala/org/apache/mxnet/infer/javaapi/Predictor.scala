@@ -1,0 +1,49 @@
+package org.apache.mxnet.infer.javaapi
+
+import java.lang.{Iterable => JIterable}
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.mxnet.javaapi.{Context, DataDesc, NDArray}
+
+/** Runs a trained network, for programs in Java; see [[org.apache.mxnet.infer.Predictor]]. Any number of threads may
+  * share it.
+  */
+class Predictor private[mxnet] (val predictor: org.apache.mxnet.infer.Predictor) {
+
+  /** @param modelPathPrefix prefix of the files: `prefix-symbol.json` and `prefix-NNNN.params`
+    * @param inputDescriptors the inputs, with the batch size to expect
+    * @param contexts the devices, which take turns
+    * @param epoch the number NNNN
+    */
+  def this(
+      modelPathPrefix: String,
+      inputDescriptors: JIterable[DataDesc],
+      contexts: JIterable[Context],
+      epoch: Int
+  ) = this(
+    new org.apache.mxnet.infer.Predictor(
+      modelPathPrefix,
+      inputDescriptors.asScala.map(_.dataDesc).toIndexedSeq,
+      contexts.asScala.map(_.context).toArray,
+      Some(epoch)
+    )
+  )
+
+  /** Runs the network on one or more instances: for each input its numbers, instance after instance. */
+  def predict(input: Array[Array[Float]]): Array[Array[Float]] = predictor.predict(input.toIndexedSeq).toArray
+
+  /** Runs the network on one or more instances: for each input its numbers, instance after instance. */
+  def predict(input: Array[Array[Double]]): Array[Array[Double]] = predictor.predict(input.toIndexedSeq).toArray
+
+  /** Runs the network on one or more instances: for each input its numbers, instance after instance. */
+  def predict(input: JList[JList[java.lang.Float]]): JList[JList[java.lang.Float]] = {
+    val arrays = input.asScala.map(_.asScala.map(_.floatValue).toArray).toArray
+    predict(arrays).toSeq.map(output => output.toSeq.map(Float.box).asJava).asJava
+  }
+
+  /** Runs the network on a batch of any size. */
+  def predictWithNDArray(input: JIterable[NDArray]): JList[NDArray] =
+    predictor.predictWithNDArray(input.asScala.map(_.nd).toIndexedSeq).map(NDArray.fromNDArray).asJava
+}

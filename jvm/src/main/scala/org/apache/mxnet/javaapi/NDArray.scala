@@ -1,0 +1,438 @@
+package org.apache.mxnet.javaapi
+
+import java.util.{List => JList}
+
+import scala.jdk.CollectionConverters._
+import scala.language.implicitConversions
+
+import org.apache.mxnet.{MXNetError, NDArray => CoreArray}
+
+/** Arrays on a device, for programs in Java: creation, comparison, and every operator of the engine as a function. The
+  * functions of an operator are generated; the one whose name an array's method has too is reached through
+  * `NDArray$.MODULE$`.
+  */
+@AddJNDArrayAPIs(false)
+object NDArray extends NDArrayBase {
+  private val core = CoreArray
+
+  implicit def fromNDArray(nd: CoreArray): NDArray = new NDArray(nd)
+
+  implicit def toNDArray(jnd: NDArray): CoreArray = jnd.nd
+
+  /** Waits until all operations are done. */
+  def waitall(): Unit = core.waitall()
+
+  /** Writes the one-hot form of `indices`, one row each, into `out`; returns `out`. */
+  def onehotEncode(indices: NDArray, out: NDArray): NDArray = core.onehotEncode(indices.nd, out.nd)
+
+  /** An array whose elements are undefined until they are written. */
+  def empty(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.empty(shape.shape, device(ctx), dtype)
+
+  /** An array of 32-bit numbers whose elements are undefined until they are written. */
+  def empty(ctx: Context, shape: Array[Int]): NDArray = empty(new Shape(shape), ctx, DType.Float32)
+
+  /** An array of 32-bit numbers whose elements are undefined until they are written. */
+  def empty(ctx: Context, shape: JList[Integer]): NDArray = empty(new Shape(shape), ctx, DType.Float32)
+
+  /** An array of zeros. */
+  def zeros(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.zeros(shape.shape, device(ctx), dtype)
+
+  /** An array of 32-bit numbers of zeros. */
+  def zeros(ctx: Context, shape: Array[Int]): NDArray = zeros(new Shape(shape), ctx, DType.Float32)
+
+  /** An array of 32-bit numbers of zeros. */
+  def zeros(ctx: Context, shape: JList[Integer]): NDArray = zeros(new Shape(shape), ctx, DType.Float32)
+
+  /** An array of ones. */
+  def ones(shape: Shape, ctx: Context, dtype: DType.DType): NDArray = core.ones(shape.shape, device(ctx), dtype)
+
+  /** An array of 32-bit numbers of ones. */
+  def ones(ctx: Context, shape: Array[Int]): NDArray = ones(new Shape(shape), ctx, DType.Float32)
+
+  /** An array of 32-bit numbers of ones. */
+  def ones(ctx: Context, shape: JList[Integer]): NDArray = ones(new Shape(shape), ctx, DType.Float32)
+
+  /** An array of one 32-bit value. */
+  def full(shape: Shape, value: Float, ctx: Context): NDArray = core.full(shape.shape, value, device(ctx))
+
+  /** An array of one 64-bit value. */
+  def full(shape: Shape, value: Double, ctx: Context): NDArray = core.full(shape.shape, value, device(ctx))
+
+  /** `lhs` to the power of `rhs`, element by element. */
+  def power(lhs: NDArray, rhs: NDArray): NDArray = core.power(lhs.nd, rhs.nd)
+
+  /** `lhs` to the power of `rhs`, element by element. */
+  def power(lhs: NDArray, rhs: Float): NDArray = core.power(lhs.nd, rhs)
+
+  /** `lhs` to the power of `rhs`, element by element. */
+  def power(lhs: Float, rhs: NDArray): NDArray = core.power(lhs, rhs.nd)
+
+  /** `lhs` to the power of `rhs`, element by element. */
+  def power(lhs: NDArray, rhs: Double): NDArray = core.power(lhs.nd, rhs)
+
+  /** `lhs` to the power of `rhs`, element by element. */
+  def power(lhs: Double, rhs: NDArray): NDArray = core.power(lhs, rhs.nd)
+
+  /** The greater of both, element by element. */
+  def maximum(lhs: NDArray, rhs: NDArray): NDArray = core.maximum(lhs.nd, rhs.nd)
+
+  /** The greater of both, element by element. */
+  def maximum(lhs: NDArray, rhs: Float): NDArray = core.maximum(lhs.nd, rhs)
+
+  /** The greater of both, element by element. */
+  def maximum(lhs: Float, rhs: NDArray): NDArray = core.maximum(lhs, rhs.nd)
+
+  /** The greater of both, element by element. */
+  def maximum(lhs: NDArray, rhs: Double): NDArray = core.maximum(lhs.nd, rhs)
+
+  /** The greater of both, element by element. */
+  def maximum(lhs: Double, rhs: NDArray): NDArray = core.maximum(lhs, rhs.nd)
+
+  /** The lesser of both, element by element. */
+  def minimum(lhs: NDArray, rhs: NDArray): NDArray = core.minimum(lhs.nd, rhs.nd)
+
+  /** The lesser of both, element by element. */
+  def minimum(lhs: NDArray, rhs: Float): NDArray = core.minimum(lhs.nd, rhs)
+
+  /** The lesser of both, element by element. */
+  def minimum(lhs: Float, rhs: NDArray): NDArray = core.minimum(lhs, rhs.nd)
+
+  /** The lesser of both, element by element. */
+  def minimum(lhs: NDArray, rhs: Double): NDArray = core.minimum(lhs.nd, rhs)
+
+  /** The lesser of both, element by element. */
+  def minimum(lhs: Double, rhs: NDArray): NDArray = core.minimum(lhs, rhs.nd)
+
+  /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
+  def equal(lhs: NDArray, rhs: NDArray): NDArray = core.equal(lhs.nd, rhs.nd)
+
+  /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
+  def equal(lhs: NDArray, rhs: Float): NDArray = core.equal(lhs.nd, rhs)
+
+  /** 1 where `lhs` equals `rhs`, 0 elsewhere. */
+  def equal(lhs: NDArray, rhs: Double): NDArray = core.equal(lhs.nd, rhs)
+
+  /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
+  def notEqual(lhs: NDArray, rhs: NDArray): NDArray = core.notEqual(lhs.nd, rhs.nd)
+
+  /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
+  def notEqual(lhs: NDArray, rhs: Float): NDArray = core.notEqual(lhs.nd, rhs)
+
+  /** 1 where `lhs` differs from `rhs`, 0 elsewhere. */
+  def notEqual(lhs: NDArray, rhs: Double): NDArray = core.notEqual(lhs.nd, rhs)
+
+  /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
+  def greater(lhs: NDArray, rhs: NDArray): NDArray = core.greater(lhs.nd, rhs.nd)
+
+  /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
+  def greater(lhs: NDArray, rhs: Float): NDArray = core.greater(lhs.nd, rhs)
+
+  /** 1 where `lhs` is greater than `rhs`, 0 elsewhere. */
+  def greater(lhs: NDArray, rhs: Double): NDArray = core.greater(lhs.nd, rhs)
+
+  /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
+  def greaterEqual(lhs: NDArray, rhs: NDArray): NDArray = core.greaterEqual(lhs.nd, rhs.nd)
+
+  /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
+  def greaterEqual(lhs: NDArray, rhs: Float): NDArray = core.greaterEqual(lhs.nd, rhs)
+
+  /** 1 where `lhs` is greater than or equals `rhs`, 0 elsewhere. */
+  def greaterEqual(lhs: NDArray, rhs: Double): NDArray = core.greaterEqual(lhs.nd, rhs)
+
+  /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
+  def lesser(lhs: NDArray, rhs: NDArray): NDArray = core.lesser(lhs.nd, rhs.nd)
+
+  /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
+  def lesser(lhs: NDArray, rhs: Float): NDArray = core.lesser(lhs.nd, rhs)
+
+  /** 1 where `lhs` is less than `rhs`, 0 elsewhere. */
+  def lesser(lhs: NDArray, rhs: Double): NDArray = core.lesser(lhs.nd, rhs)
+
+  /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
+  def lesserEqual(lhs: NDArray, rhs: NDArray): NDArray = core.lesserEqual(lhs.nd, rhs.nd)
+
+  /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
+  def lesserEqual(lhs: NDArray, rhs: Float): NDArray = core.lesserEqual(lhs.nd, rhs)
+
+  /** 1 where `lhs` is less than or equals `rhs`, 0 elsewhere. */
+  def lesserEqual(lhs: NDArray, rhs: Double): NDArray = core.lesserEqual(lhs.nd, rhs)
+
+  /** An array of 32-bit numbers, given in row-major order. */
+  def array(sourceArr: JList[java.lang.Float], shape: Shape, ctx: Context = null): NDArray =
+    core.array(floats(sourceArr), shape.shape, device(ctx))
+
+  /** An array of 64-bit numbers, given in row-major order. */
+  def arrayWithDouble(sourceArr: JList[java.lang.Double], shape: Shape, ctx: Context = null): NDArray =
+    core.array(sourceArr.asScala.map(_.doubleValue).toArray, shape.shape, device(ctx))
+
+  /** The numbers from `start` until `stop` in steps of `step`, each `repeat` times. */
+  def arange(start: Float, stop: Float, step: Float, repeat: Int, ctx: Context, dType: DType.DType): NDArray =
+    core.arange(start, Some(stop), step, repeat, device(ctx), dType)
+
+  private[javaapi] def floats(values: JList[java.lang.Float]): Array[Float] =
+    values.asScala.map(_.floatValue).toArray
+
+  private[javaapi] def device(ctx: Context): org.apache.mxnet.Context = if (ctx == null) null else ctx.context
+}
+
+/** A multi-dimensional array on a device, for programs in Java. Its memory is outside the Java heap: `close` frees it,
+  * or else the garbage collector.
+  *
+  * @param nd the array of the Scala API that this one stands for
+  */
+class NDArray private[mxnet] (val nd: CoreArray) extends AutoCloseable {
+
+  /** An array of 32-bit numbers, given in row-major order. */
+  def this(arr: Array[Float], shape: Shape, ctx: Context) =
+    this(CoreArray.array(arr, shape.shape, NDArray.device(ctx)))
+
+  /** An array of 64-bit numbers, given in row-major order. */
+  def this(arr: Array[Double], shape: Shape, ctx: Context) =
+    this(CoreArray.array(arr, shape.shape, NDArray.device(ctx)))
+
+  /** An array of 32-bit numbers, given in row-major order. */
+  def this(arr: JList[java.lang.Float], shape: Shape, ctx: Context) = this(NDArray.floats(arr), shape, ctx)
+
+  if (nd == null) throw new MXNetError("javaapi.NDArray: the array that it stands for is null")
+
+  override def toString: String = nd.toString
+
+  /** This array in MXNet's raw byte format. */
+  def serialize(): Array[Byte] = nd.serialize()
+
+  /** Frees the array; using it afterwards is an error. */
+  def dispose(): Unit = nd.dispose()
+
+  override def close(): Unit = dispose()
+
+  /** Disposes the arrays that this one was computed from; returns this array. */
+  def disposeDeps(): NDArray = into(nd.disposeDeps())
+
+  /** Disposes the arrays that this one was computed from, except those given; returns this array. */
+  def disposeDepsExcept(arr: Array[NDArray]): NDArray = into(nd.disposeDepsExcept(arr.toSeq.map(_.nd): _*))
+
+  /** Rows `start` until `stop` of the first axis, as a view. */
+  def slice(start: Int, stop: Int): NDArray = nd.slice(start, stop)
+
+  /** Row `i` of the first axis, which stays, as a view. */
+  def slice(i: Int): NDArray = nd.slice(i)
+
+  /** Row `idx` of the first axis, which is dropped, as a view. */
+  def at(idx: Int): NDArray = nd.at(idx)
+
+  /** The transpose of a matrix, as a copy. */
+  def T: NDArray = nd.T
+
+  /** The type of the elements. */
+  def dtype: DType.DType = nd.dtype
+
+  /** A copy with elements of another type; this array itself if it has that type. */
+  def asType(dtype: DType.DType): NDArray = nd.asType(dtype)
+
+  /** A view of another shape. The codes 0, -1, -2, -3 and -4 of the operator `Reshape` hold. */
+  def reshape(dims: Array[Int]): NDArray = nd.reshape(dims)
+
+  /** Waits until this array can be read. */
+  def waitToRead(): Unit = nd.waitToRead()
+
+  /** The device that holds this array. */
+  def context: Context = nd.context
+
+  /** Sets every element. */
+  def set(value: Float): NDArray = into(nd.set(value))
+
+  /** Sets every element. */
+  def set(value: Double): NDArray = into(nd.set(value))
+
+  /** Copies the elements of another array. */
+  def set(other: NDArray): NDArray = into(nd.set(other.nd))
+
+  /** Sets all elements, in row-major order. */
+  def set(other: Array[Float]): NDArray = into(nd.set(other))
+
+  /** Sets all elements, in row-major order. */
+  def set(other: Array[Double]): NDArray = into(nd.set(other))
+
+  /** The element-wise sum with another array. */
+  def add(other: NDArray): NDArray = nd + other.nd
+
+  /** The element-wise sum with a number. */
+  def add(other: Float): NDArray = nd + other
+
+  /** The element-wise sum with a number. */
+  def add(other: Double): NDArray = nd + other
+
+  /** As `add`, into this array, which is returned. */
+  def addInplace(other: NDArray): NDArray = into(nd += other.nd)
+
+  /** As `add`, into this array, which is returned. */
+  def addInplace(other: Float): NDArray = into(nd += other)
+
+  /** As `add`, into this array, which is returned. */
+  def addInplace(other: Double): NDArray = into(nd += other)
+
+  /** The element-wise difference to another array. */
+  def subtract(other: NDArray): NDArray = nd - other.nd
+
+  /** The element-wise difference to a number. */
+  def subtract(other: Float): NDArray = nd - other
+
+  /** The element-wise difference to a number. */
+  def subtract(other: Double): NDArray = nd - other
+
+  /** As `subtract`, into this array, which is returned. */
+  def subtractInplace(other: NDArray): NDArray = into(nd -= other.nd)
+
+  /** As `subtract`, into this array, which is returned. */
+  def subtractInplace(other: Float): NDArray = into(nd -= other)
+
+  /** As `subtract`, into this array, which is returned. */
+  def subtractInplace(other: Double): NDArray = into(nd -= other)
+
+  /** The element-wise product with another array. */
+  def multiply(other: NDArray): NDArray = nd * other.nd
+
+  /** The element-wise product with a number. */
+  def multiply(other: Float): NDArray = nd * other
+
+  /** The element-wise product with a number. */
+  def multiply(other: Double): NDArray = nd * other
+
+  /** As `multiply`, into this array, which is returned. */
+  def multiplyInplace(other: NDArray): NDArray = into(nd *= other.nd)
+
+  /** As `multiply`, into this array, which is returned. */
+  def multiplyInplace(other: Float): NDArray = into(nd *= other)
+
+  /** As `multiply`, into this array, which is returned. */
+  def multiplyInplace(other: Double): NDArray = into(nd *= other)
+
+  /** The element-wise quotient by another array. */
+  def div(other: NDArray): NDArray = nd / other.nd
+
+  /** The element-wise quotient by a number. */
+  def div(other: Float): NDArray = nd / other
+
+  /** The element-wise quotient by a number. */
+  def div(other: Double): NDArray = nd / other
+
+  /** As `div`, into this array, which is returned. */
+  def divInplace(other: NDArray): NDArray = into(nd /= other.nd)
+
+  /** As `div`, into this array, which is returned. */
+  def divInplace(other: Float): NDArray = into(nd /= other)
+
+  /** As `div`, into this array, which is returned. */
+  def divInplace(other: Double): NDArray = into(nd /= other)
+
+  /** The element-wise power by another array. */
+  def pow(other: NDArray): NDArray = nd ** other.nd
+
+  /** The element-wise power by a number. */
+  def pow(other: Float): NDArray = nd ** other
+
+  /** The element-wise power by a number. */
+  def pow(other: Double): NDArray = nd ** other
+
+  /** As `pow`, into this array, which is returned. */
+  def powInplace(other: NDArray): NDArray = into(nd **= other.nd)
+
+  /** As `pow`, into this array, which is returned. */
+  def powInplace(other: Float): NDArray = into(nd **= other)
+
+  /** As `pow`, into this array, which is returned. */
+  def powInplace(other: Double): NDArray = into(nd **= other)
+
+  /** The element-wise remainder of the division by another array. */
+  def mod(other: NDArray): NDArray = nd % other.nd
+
+  /** The element-wise remainder of the division by a number. */
+  def mod(other: Float): NDArray = nd % other
+
+  /** The element-wise remainder of the division by a number. */
+  def mod(other: Double): NDArray = nd % other
+
+  /** As `mod`, into this array, which is returned. */
+  def modInplace(other: NDArray): NDArray = into(nd %= other.nd)
+
+  /** As `mod`, into this array, which is returned. */
+  def modInplace(other: Float): NDArray = into(nd %= other)
+
+  /** As `mod`, into this array, which is returned. */
+  def modInplace(other: Double): NDArray = into(nd %= other)
+
+  /** 1 where the elements are greater than those of another array, 0 elsewhere. */
+  def greater(other: NDArray): NDArray = nd > other.nd
+
+  /** 1 where the elements are greater than a number, 0 elsewhere. */
+  def greater(other: Float): NDArray = nd > other
+
+  /** 1 where the elements are greater than a number, 0 elsewhere. */
+  def greater(other: Double): NDArray = nd > other
+
+  /** 1 where the elements are greater than or equal to those of another array, 0 elsewhere. */
+  def greaterEqual(other: NDArray): NDArray = nd >= other.nd
+
+  /** 1 where the elements are greater than or equal to a number, 0 elsewhere. */
+  def greaterEqual(other: Float): NDArray = nd >= other
+
+  /** 1 where the elements are greater than or equal to a number, 0 elsewhere. */
+  def greaterEqual(other: Double): NDArray = nd >= other
+
+  /** 1 where the elements are less than those of another array, 0 elsewhere. */
+  def lesser(other: NDArray): NDArray = nd < other.nd
+
+  /** 1 where the elements are less than a number, 0 elsewhere. */
+  def lesser(other: Float): NDArray = nd < other
+
+  /** 1 where the elements are less than a number, 0 elsewhere. */
+  def lesser(other: Double): NDArray = nd < other
+
+  /** 1 where the elements are less than or equal to those of another array, 0 elsewhere. */
+  def lesserEqual(other: NDArray): NDArray = nd <= other.nd
+
+  /** 1 where the elements are less than or equal to a number, 0 elsewhere. */
+  def lesserEqual(other: Float): NDArray = nd <= other
+
+  /** 1 where the elements are less than or equal to a number, 0 elsewhere. */
+  def lesserEqual(other: Double): NDArray = nd <= other
+
+  /** The elements as 32-bit numbers, in row-major order. */
+  def toArray: Array[Float] = nd.toArray
+
+  /** The elements as 64-bit numbers, in row-major order. */
+  def toFloat64Array: Array[Double] = nd.toFloat64Array
+
+  /** The only element. */
+  def toScalar: Float = nd.toScalar
+
+  /** The only element. */
+  def toFloat64Scalar: Double = nd.toFloat64Scalar
+
+  /** Copies the elements into `other`, converting their type; returns `other`. */
+  def copyTo(other: NDArray): NDArray = nd.copyTo(other.nd)
+
+  /** A copy on a device. */
+  def copyTo(ctx: Context): NDArray = nd.copyTo(ctx.context)
+
+  /** A copy on the same device. */
+  def copy(): NDArray = nd.copy()
+
+  /** The dimensions. */
+  def shape: Shape = nd.shape
+
+  /** The number of elements. */
+  def size: Int = nd.size
+
+  /** This array if it is on that device, else a copy there. */
+  def asInContext(context: Context): NDArray = nd.asInContext(context.context)
+
+  override def equals(obj: Any): Boolean = obj match {
+    case that: NDArray => nd == that.nd
+    case _             => false
+  }
+
+  override def hashCode(): Int = nd.hashCode
+
+  private def into(changed: CoreArray): NDArray = if (changed eq nd) this else changed
+}

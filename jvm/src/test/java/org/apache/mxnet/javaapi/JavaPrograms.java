@@ -1,0 +1,79 @@
+package org.apache.mxnet.javaapi;
+
+import java.util.Arrays;
+import java.util.List;
+
+/** What a program in Java writes; JavaApiSuite checks what it gives. */
+public final class JavaPrograms {
+  private JavaPrograms() {}
+
+  private static NDArray vector(float... values) {
+    return new NDArray(values, new Shape(new int[] {values.length}), Context.cpu());
+  }
+
+  /** Arithmetic of arrays with arrays and numbers. */
+  public static float[] arithmetic() {
+    NDArray x = vector(1f, 2f, 3f);
+    NDArray sum = x.add(vector(10f, 20f, 30f)).multiply(2f).subtract(1.0);
+    sum.divInplace(vector(1f, 1f, 2f));
+    return sum.toArray();
+  }
+
+  /** Comparisons, of arrays with methods, and with a function of the class. */
+  public static float[] comparisons() {
+    NDArray x = vector(1f, 2f, 3f);
+    NDArray both = x.greater(1f).add(x.lesserEqual(vector(1f, 1f, 3f)));
+    return both.add(NDArray.equal(x, 3f)).toArray();
+  }
+
+  /** A function with all arguments; null is an absent one. */
+  public static float[] activation() {
+    NDArray x = vector(-1f, 2f);
+    NDArray out = NDArray.zeros(Context.cpu(), new int[] {2});
+    NDArray[] same = NDArray.Activation(x, "relu", out);
+    NDArray sigmoid = NDArray.Activation(vector(0f), "sigmoid", null)[0];
+    return new float[] {out.toArray()[1], sigmoid.toScalar(), same[0] == out ? 1f : 0f};
+  }
+
+  /** A function with an object of arguments. */
+  public static float[] parameters() {
+    NDArray a = new NDArray(Arrays.asList(1f, 2f, 3f, 4f), new Shape(new int[] {2, 2}), Context.cpu());
+    NDArray result = NDArray.dot(new dotParam(a, a).setTranspose_b(true))[0];
+    NDArray norm = NDArray.norm(new normParam(a).setAxis(new Shape(new int[] {1})).setOrd(1))[0];
+    NDArray out = NDArray.zeros(Context.cpu(), new int[] {2, 2});
+    NDArray.dot(new dotParam(a, a).setOut(out));
+    return new float[] {result.toArray()[3], norm.toArray()[1], out.toArray()[0]};
+  }
+
+  /** A function of any number of arrays, and one with several outputs. */
+  public static float[] several() {
+    NDArray sum = NDArray.add_n(new NDArray[] {vector(1f, 2f), vector(3f, 4f), vector(5f, 6f)}, null)[0];
+    NDArray[] halves = NDArray.split(new splitParam(sum, 2).setAxis(0));
+    return new float[] {halves.length, halves[0].toArray()[0], halves[1].toArray()[0]};
+  }
+
+  /** Shapes, views and conversions. */
+  public static List<Object> shapes() {
+    NDArray x = NDArray.arange(0f, 6f, 1f, 1, Context.cpu(), DType.Float64());
+    NDArray matrix = x.reshape(new int[] {2, 3});
+    return Arrays.asList(
+        matrix.shape().toString(),
+        matrix.at(1).toFloat64Array()[0],
+        matrix.T().shape().get(0),
+        matrix.slice(0, 1).size(),
+        matrix.asType(DType.Int32()).dtype().toString(),
+        matrix.context().deviceType(),
+        new Shape(Arrays.asList(2, 3)).equals(matrix.shape()),
+        DataDesc.getBatchAxis("TN"));
+  }
+
+  /** What is wrong in a call with a null where an array must be. */
+  public static String missing() {
+    try {
+      NDArray.dot(new dotParam(null, vector(1f)));
+      return "no error";
+    } catch (org.apache.mxnet.MXNetError e) {
+      return e.getMessage();
+    }
+  }
+}

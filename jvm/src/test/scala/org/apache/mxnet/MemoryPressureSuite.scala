@@ -1,0 +1,39 @@
+package org.apache.mxnet
+
+import java.nio.file.Paths
+import java.util.concurrent.TimeUnit
+
+/** Memory outside the heap stays bounded where a program disposes nothing. */
+class MemoryPressureSuite extends munit.FunSuite {
+  override val munitTimeout = scala.concurrent.duration.Duration(5, TimeUnit.MINUTES)
+
+  private def peak(options: String*): Long = {
+    val java = Paths.get(System.getProperty("java.home"), "bin", "java").toString
+    val library = s"-Dmxnet.library.path=${System.getProperty("mxnet.library.path")}"
+    val command = Seq(java, "-Xmx512m", library, "-Dmxnet.gc.threshold=67108864") ++ options ++
+      Seq("-cp", System.getProperty("java.class.path"), "org.apache.mxnet.MemoryPressureProgram")
+    val process = new ProcessBuilder(command: _*).redirectErrorStream(true).start()
+    val output = new String(process.getInputStream.readAllBytes())
+    assertEquals(process.waitFor(), 0, output)
+    output.linesIterator.toSeq.last.toLong
+  }
+
+  test("500 arrays of 4 MiB that nobody keeps, with and without explicit collection") {
+    Seq(Nil, Seq("-XX:+DisableExplicitGC")).foreach { options =>
+      val most = peak(options: _*)
+      assert(most < (300L << 20), s"$most bytes with ${options.mkString}")
+    }
+  }
+}
+
+object MemoryPressureProgram {
+  def main(args: Array[String]): Unit = {
+    var most = 0L
+    var sum = NDArray.zeros(1024, 1024)
+    (1 to 500).foreach { _ =>
+      sum = sum * 1f
+      most = math.max(most, Base._LIB.memoryInUse())
+    }
+    println(most)
+  }
+}

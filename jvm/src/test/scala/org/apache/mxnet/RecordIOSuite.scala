@@ -1,0 +1,71 @@
+package org.apache.mxnet
+
+import java.nio.file.{Files, Path}
+
+class RecordIOSuite extends munit.FunSuite {
+  private val folder = FunFixture[Path](
+    setup = _ => Files.createTempDirectory("records"),
+    teardown = directory => directory.toFile.listFiles.foreach(_.delete())
+  )
+
+  private val texts = Seq("record 0", "", "Grüße", "\u4e2d\u6587", "end")
+
+  folder.test("texts are read as they were written, and again after reset") { directory =>
+    val file = directory.resolve("data.rec").toString
+    val writer = new MXRecordIO(file, MXRecordIO.IOWrite)
+    texts.foreach(writer.write)
+    writer.close()
+    writer.close()
+    val reader = new MXRecordIO(file, MXRecordIO.IORead)
+    def all = Iterator.continually(reader.read()).takeWhile(_ != null).toSeq
+    assertEquals(all, texts)
+    reader.reset()
+    assertEquals(all, texts)
+    assert(intercept[MXNetError](reader.write("x")).getMessage.contains("open it with IOWrite"))
+    reader.close()
+    assert(intercept[MXNetError](reader.read()).getMessage.contains("is closed"))
+  }
+
+  folder.test("headers and any bytes come back") { directory =>
+    val file = directory.resolve("data.rec").toString
+    val content = (0 to 255).map(_.toByte).toArray
+    val writer = new MXRecordIO(file, MXRecordIO.IOWrite)
+    writer.writeBytes(MXRecordIO.packBytes(MXRecordIO.IRHeader(0, Array(2.5f), 7, 1), content))
+    writer.write(MXRecordIO.pack(MXRecordIO.IRHeader(0, Array(1f, -200f, 3f), 8, 0), "text"))
+    writer.close()
+    val reader = new MXRecordIO(file, MXRecordIO.IORead)
+    val (header, bytes) = MXRecordIO.unpackBytes(reader.readBytes())
+    assertEquals((header.label.toSeq, header.id, header.id2, bytes.toSeq), (Seq(2.5f), 7, 1, content.toSeq))
+    val (many, text) = MXRecordIO.unpack(reader.read())
+    assertEquals((many.flag, many.label.toSeq, many.id, text), (3, Seq(1f, -200f, 3f), 8, "text"))
+    reader.close()
+    assert(intercept[MXNetError](MXRecordIO.unpack("short")).getMessage.contains("5 bytes"))
+  }
+
+  test("what MXNet's Scala package packed is unpacked") {
+    val bytes = new java.io.ByteArrayOutputStream
+    val out = new java.io.DataOutputStream(bytes)
+    out.writeInt(2)
+    out.writeFloat(-1f)
+    out.writeFloat(4f)
+    out.writeInt(5)
+    out.writeInt(6)
+    out.writeUTF("image")
+    val packed = bytes.toByteArray.map(_.toChar).mkString
+    val (header, text) = MXRecordIO.unpack(packed)
+    assertEquals((header.label.toSeq, header.id, header.id2, text), (Seq(-1f, 4f), 5, 6, "image"))
+  }
+
+  folder.test("records are found by their keys") { directory =>
+    val (index, file) = (directory.resolve("data.idx").toString, directory.resolve("data.rec").toString)
+    val writer = new MXIndexedRecordIO(index, file, MXRecordIO.IOWrite)
+    texts.indices.foreach(i => writer.writeIdx(10 + i, texts(i)))
+    assert(writer.tell() > 0)
+    writer.close()
+    val reader = new MXIndexedRecordIO(index, file, MXRecordIO.IORead)
+    assertEquals(reader.keys().toSeq, texts.indices.map(10 + _): Seq[Any])
+    Seq(3, 0, 4, 1).foreach(i => assertEquals(reader.readIdx(10 + i), texts(i)))
+    assert(intercept[MXNetError](reader.seek(99)).getMessage.contains("no key 99"))
+    reader.close()
+  }
+}

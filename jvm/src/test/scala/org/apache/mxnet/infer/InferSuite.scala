@@ -1,0 +1,213 @@
+package org.apache.mxnet.infer
+
+import java.awt.Color
+import java.awt.image.BufferedImage
+import java.nio.file.{Files, Path}
+import java.util.concurrent.{Callable, Executors}
+import javax.imageio.ImageIO
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.mxnet._
+import org.apache.mxnet.examples.java.Serve
+
+/** Prediction with networks that are read from files. */
+class InferSuite extends munit.FunSuite {
+  private val folder = Files.createTempDirectory("infer")
+  private val random = new java.util.Random(3)
+
+  private def noise(shape: Int*): NDArray =
+    NDArray.array(Array.fill(shape.product)(random.nextGaussian().toFloat), Shape(shape: _*))
+
+  /** Saves a network of 6 inputs and 4 classes; returns the prefix of its files. */
+  private lazy val mlp: String = {
+    val hidden = Symbol.api.FullyConnected(Some(Symbol.Variable("data")), num_hidden = 5, name = "fc1")
+    val output = Symbol.api.FullyConnected(Some(Symbol.api.tanh(Some(hidden))), num_hidden = 4, name = "fc2")
+    save(
+      "mlp",
+      Symbol.api.SoftmaxOutput(Some(output), name = "softmax"),
+      Map("fc1_weight" -> noise(5, 6), "fc1_bias" -> noise(5), "fc2_weight" -> noise(4, 5), "fc2_bias" -> noise(4))
+    )
+  }
+
+  /** Saves a network that adds up red, green and blue of images of 4 x 2. */
+  private lazy val colours: String = {
+    val sums = Symbol.api.sum(Some(Symbol.Variable("data")), axis = Some(Shape(2, 3)))
+    save("colours", Symbol.api.softmax(Some(sums * 0.001f)), Map.empty)
+  }
+
+  /** Saves a network that finds the same three objects in every image. */
+  private lazy val detector: String = {
+    val zeros = Symbol.api.FullyConnected(
+      Some(Symbol.api.Flatten(Some(Symbol.Variable("data")))),
+      num_hidden = 18,
+      name = "fc"
+    )
+    val rows = Array(1f, 0.6f, 0.1f, 0.2f, 0.3f, 0.4f, -1f, 0f, 0f, 0f, 0f, 0f, 2f, 0.9f, 0.5f, 0.5f, 0.7f, 0.8f)
+    val params = Map("fc_weight" -> NDArray.zeros(18, 24), "fc_bias" -> NDArray.array(rows, Shape(18)))
+    save("detector", Symbol.api.Reshape(Some(zeros), shape = Some(Shape(-1, 3, 6))), params)
+  }
+
+  private def save(name: String, symbol: Symbol, params: Map[String, NDArray]): String = {
+    val directory = Files.createDirectories(folder.resolve(name))
+    Files.write(directory.resolve("synset.txt"), Seq("red", "green", "blue").asJava)
+    val prefix = directory.resolve(name).toString
+    Model.saveCheckpoint(prefix, 0, symbol, params, Map.empty)
+    prefix
+  }
+
+  private def mlpPredictor(batch: Int): Predictor =
+    new Predictor(mlp, IndexedSeq(DataDesc("data", Shape(batch, 6), layout = Layout.NT)))
+
+  private def rows(count: Int, seed: Int): Array[Float] = {
+    val generator = new java.util.Random(seed.toLong)
+    Array.fill(6 * count)(generator.nextGaussian().toFloat)
+  }
+
+  private def image(color: Color, width: Int = 4, height: Int = 2): BufferedImage = {
+    val made = new BufferedImage(width, height, BufferedImage.TYPE_INT_RGB)
+    val graphics = made.createGraphics()
+    graphics.setColor(color)
+    graphics.fillRect(0, 0, width, height)
+    graphics.dispose()
+    made
+  }
+
+  test("a predictor gives what a bound module gives, for batches of any size, as numbers and as arrays") {
+    val (symbol, args, _) = Model.loadCheckpoint(mlp, 0)
+    val predictor = mlpPredictor(batch = 2)
+    Seq(1, 2, 3, 7, 2).foreach { count =>
+      val input = NDArray.array(rows(count, count), Shape(count, 6))
+      val executor = symbol.simpleBind(Context.cpu(), "null", Map("data" -> Shape(count, 6)))
+      executor.copyParamsFrom(args)
+      executor.forward(isTrain = false, "data" -> input)
+      val expected = executor.outputs.head.toArray.toSeq
+      assertEquals(predictor.predictWithNDArray(IndexedSeq(input)).head.toArray.toSeq, expected)
+      assertEquals(predictor.predictWithNDArray(IndexedSeq(input)).head.shape, Shape(count, 4))
+      assertEquals(predictor.predict(IndexedSeq(rows(count, count))).head.toSeq, expected)
+      val doubles: Array[Double] = predictor.predict(IndexedSeq(rows(count, count).map(_.toDouble))).head
+      assertEquals(doubles.map(_.toFloat).toSeq, expected)
+    }
+    assertEquals(predictor.outputShapes.toSeq, Seq("softmax_output" -> Shape(2, 4)))
+  }
+
+  test("64 threads that share a predictor get the bits that one gets") {
+    val predictor = mlpPredictor(batch = 1)
+    def predict(seed: Int): Seq[Float] = predictor.predict(IndexedSeq(rows(1 + seed % 5, seed))).head.toSeq
+    val expected = (0 until 200).map(predict)
+    val pool = Executors.newFixedThreadPool(64)
+    try {
+      val tasks = Seq.fill(5)(0 until 200).flatten.map { seed =>
+        new Callable[(Int, Seq[Float])] { override def call(): (Int, Seq[Float]) = (seed, predict(seed)) }
+      }
+      pool.invokeAll(tasks.asJava).asScala.map(_.get).foreach { case (seed, answer) =>
+        assertEquals(answer, expected(seed), s"seed $seed")
+      }
+    } finally pool.shutdown()
+  }
+
+  test("threads that share a module take turns") {
+    val (symbol, args, aux) = Model.loadCheckpoint(mlp, 0)
+    val shared = new org.apache.mxnet.module.Module(symbol)
+    shared.bind(IndexedSeq(DataDesc("data", Shape(2, 6))), forTraining = false)
+    shared.initParams(argParams = args, auxParams = aux)
+    def predict(seed: Int): Seq[Float] = {
+      val batch = new DataBatch(IndexedSeq(NDArray.array(rows(2, seed), Shape(2, 6))), IndexedSeq.empty, null, 0)
+      shared.predict(batch).head.toArray.toSeq
+    }
+    val expected = (0 until 20).map(predict)
+    val pool = Executors.newFixedThreadPool(16)
+    try {
+      val tasks = Seq.fill(10)(0 until 20).flatten.map { seed =>
+        new Callable[(Int, Seq[Float])] { override def call(): (Int, Seq[Float]) = (seed, predict(seed)) }
+      }
+      pool.invokeAll(tasks.asJava).asScala.map(_.get).foreach { case (seed, answer) =>
+        assertEquals(answer, expected(seed))
+      }
+    } finally pool.shutdown()
+  }
+
+  test("a predictor made in a scope outlives it, and several devices take turns") {
+    val predictor = ResourceScope.using() {
+      val contexts = Array(Context.cpu(0), Context.cpu(1))
+      new Predictor(mlp, IndexedSeq(DataDesc("data", Shape(1, 6), layout = Layout.NT)), contexts)
+    }
+    val answers = Seq.fill(4)(ResourceScope.using()(predictor.predict(IndexedSeq(rows(1, 9))).head.toSeq))
+    assertEquals(answers.distinct.size, 1)
+  }
+
+  test("what does not fit the network is an error that says what does") {
+    val predictor = mlpPredictor(batch = 1)
+    def message(body: => Any): String = intercept[IllegalArgumentException](body).getMessage
+    assert(
+      message(predictor.predict(IndexedSeq(Array(1f, 2f)))).contains("has 2 numbers; an instance of (1,6) takes 6")
+    )
+    assert(message(predictor.predictWithNDArray(IndexedSeq(NDArray.zeros(2, 5)))).contains("must be (2,6)"))
+    assert(message(predictor.predict(IndexedSeq.empty[Array[Float]])).contains("0 inputs were given"))
+    assert(message(new Predictor(mlp, IndexedSeq(DataDesc("x", Shape(1, 6))))).contains("no input 'x'"))
+    assert(
+      intercept[java.io.IOException](new Predictor("no/such/model", IndexedSeq(DataDesc("x", Shape(1))))).getMessage
+        .contains("no/such/model-symbol.json")
+    )
+  }
+
+  test("classes of an image, of a file and of a batch, all or the likeliest") {
+    val classifier =
+      new ImageClassifier(colours, IndexedSeq(DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW)))
+    val (red, blue) = (image(Color.RED), image(Color.BLUE, 40, 20))
+    assertEquals(classifier.classifyImage(red).head.map(_._1), IndexedSeq("red", "green", "blue"))
+    assertEquals(classifier.classifyImage(red, Some(1)).head.map(_._1), IndexedSeq("red"))
+    assertEquals(classifier.classifyImageBatch(Seq(blue, red), Some(1)).map(_.head._1), IndexedSeq("blue", "red"))
+    val file = folder.resolve("blue.png")
+    ImageIO.write(blue, "png", file.toFile)
+    val loaded = ImageClassifier.loadInputBatch(List(file.toString))
+    assertEquals(classifier.classifyImageBatch(loaded, Some(2)).map(_.map(_._1).head), IndexedSeq("blue"))
+    val pixels = ImageClassifier.bufferedImageToPixels(red, Shape(3, 2, 4))
+    assertEquals(pixels.toArray.toSeq, Seq.fill(8)(255f) ++ Seq.fill(16)(0f))
+    val each = classifier.classify(IndexedSeq(pixels.toArray), Some(1))
+    assertEquals(each.head._1, "red")
+    intercept[IllegalArgumentException](ImageClassifier.loadImageFromFile("no/such/image.png"))
+  }
+
+  test("objects of an image and of a batch, in Scala and in Java") {
+    val desc = DataDesc("data", Shape(1, 3, 2, 4), layout = Layout.NCHW)
+    val found = new ObjectDetector(detector, IndexedSeq(desc))
+    def shown(objects: IndexedSeq[(String, Array[Float])]) = objects.map { case (name, box) => (name, box.toSeq) }
+    val green = ("green", Seq(0.6f, 0.1f, 0.2f, 0.3f, 0.4f))
+    val blue = ("blue", Seq(0.9f, 0.5f, 0.5f, 0.7f, 0.8f))
+    assertEquals(shown(found.imageObjectDetect(image(Color.RED)).head), IndexedSeq(green, blue))
+    assertEquals(shown(found.imageObjectDetect(image(Color.RED), Some(1)).head), IndexedSeq(blue))
+    val two = found.imageBatchObjectDetect(Seq(image(Color.RED), image(Color.BLUE)), Some(2))
+    assertEquals(two.map(shown), IndexedSeq.fill(2)(IndexedSeq(blue, green)))
+
+    val inJava = new org.apache.mxnet.infer.javaapi.ObjectDetector(
+      detector,
+      Seq(org.apache.mxnet.javaapi.DataDesc.fromDataDesc(desc)).asJava,
+      Seq(org.apache.mxnet.javaapi.Context.cpu).asJava,
+      0
+    )
+    val best = inJava.imageObjectDetect(image(Color.RED), 1).get(0).get(0)
+    assertEquals((best.getClassName, best.getProbability), ("blue", 0.9f))
+    assertEquals(Seq(best.getXMin, best.getYMin, best.getXMax, best.getYMax), Seq(0.5f, 0.5f, 0.7f, 0.8f))
+  }
+
+  test("the Java example serves requests from several threads") {
+    val predictor = Serve.load(mlp, 0, "data", 6)
+    val requests = (0 until 20).map(rows(1, _))
+    val expected = requests.map { request =>
+      val numbers = predictor.predict(Array(request)).head
+      numbers.indexOf(numbers.max)
+    }
+    assertEquals(Serve.classes(predictor, requests.asJava, 8).asScala.map(_.intValue).toSeq, expected)
+    val boxed = predictor.predict(Seq(requests.head.toSeq.map(Float.box).asJava).asJava).get(0).asScala
+    assertEquals(boxed.map(_.floatValue).toSeq, predictor.predict(Array(requests.head)).head.toSeq)
+  }
+
+  override def afterAll(): Unit = {
+    def delete(path: Path): Unit = {
+      if (Files.isDirectory(path)) Files.list(path).iterator.asScala.toSeq.foreach(delete)
+      Files.delete(path)
+    }
+    delete(folder)
+  }
+}

@@ -1,0 +1,36 @@
+package org.apache.mxnet.javaapi
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.mxnet.examples.java.LinearRegression
+
+/** The API for Java, used by programs in Java. */
+class JavaApiSuite extends munit.FunSuite {
+  test("arithmetic and comparison") {
+    assertEquals(JavaPrograms.arithmetic().toSeq, Seq(21f, 43f, 32.5f))
+    assertEquals(JavaPrograms.comparisons().toSeq, Seq(1f, 1f, 3f))
+  }
+
+  test("generated functions: all arguments, an object of arguments, several inputs and outputs") {
+    assertEquals(JavaPrograms.activation().toSeq, Seq(2f, 0.5f, 1f))
+    assertEquals(JavaPrograms.parameters().toSeq, Seq(25f, 7f, 7f))
+    assertEquals(JavaPrograms.several().toSeq, Seq(2f, 9f, 12f))
+  }
+
+  test("shapes, views and types") {
+    assertEquals(
+      JavaPrograms.shapes().asScala.toSeq.map(_.toString),
+      Seq("(2,3)", "3.0", "3", "3", "int32", "cpu", "true", "1")
+    )
+  }
+
+  test("an absent input is an error that names the operator") {
+    assert(JavaPrograms.missing().contains("dot"), JavaPrograms.missing())
+  }
+
+  test("the example fits a line") {
+    val line = LinearRegression.fit(Array(0f, 1f, 2f, 3f), Array(1f, 3f, 5f, 7f), 500, 0.3f)
+    assertEqualsFloat(line(0), 2f, 1e-3f)
+    assertEqualsFloat(line(1), 1f, 1e-3f)
+  }
+}
