@@ -26,7 +26,6 @@ infer("sample", mx.sym.sample_normal(a, b, shape=(3,)), [(2, 3)])
 infer("density", mx.sym.random_pdf_normal(a, b, b), [], a=(2, 3), b=(0,))
 infer("copy", mx.sym.contrib.index_copy(a, b, mx.sym.var("c")), [(3, 2)], a=(0, 2), b=(0,), c=(0, 2))
 infer("gelqf", mx.sym.linalg.gelqf(a), [(2, 3), (2, 2)])
-infer("regression", mx.sym.LinearRegressionOutput(a, b), [], a=(0, 1), b=(3,))
 infer("probabilities", mx.sym.SoftmaxOutput(a, b), [], a=(0, 4), b=(0, 4))
 
 mx.npx.set_np()

@@ -15,7 +15,7 @@ use ferromx_ops::registry;
 use ferromx_ops::sparse::cast::{cast as to_storage, to_dense};
 use ferromx_runtime::executor::{Bound, Executor};
 use ferromx_runtime::graph::op_call;
-use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Tensor, invoke};
+use ferromx_runtime::imperative::{self, Arrays, GradientRequest, Keep, Tensor, invoke};
 use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
@@ -139,7 +139,7 @@ fn run_stored(case: &OpCase) -> Result<OpResult> {
     if !marked.is_empty() {
         let heads: Vec<Option<Arc<Tensor>>> =
             case.head_grads.iter().map(|h| Ok(Some(Arc::new(Tensor::new(to_engine(h)?))))).collect::<Result<_>>()?;
-        imperative::backward(&outputs, &heads, &[], imperative::Keep::Nothing, case.train)?;
+        imperative::backward(&outputs, &heads, &[], Keep::Nothing, case.train)?;
         for (name, gradient) in case.wrt.iter().zip(&gradients) {
             grads.insert(name.clone(), values(&gradient.array)?);
         }
@@ -177,7 +177,7 @@ fn run_bound(case: &OpCase) -> Result<OpResult> {
     let bound = Bound { grads: grads.collect::<Result<_>>()?, reqs: reqs.collect(), args, aux };
     let executor = Executor::bind(&symbol, Context::default(), bound, None)?;
     executor.forward(case.train)?;
-    let outputs = executor.outputs().iter().map(from_engine).collect();
+    let outputs = executor.output_tensors().iter().map(|y| Ok(from_engine(&y.array()?))).collect::<Result<_>>()?;
     let grads = backward(case, &executor, &names).map_err(|e| e.to_string());
     let aux = aux_names.into_iter().zip(executor.aux().iter().map(from_engine)).collect();
     Ok(OpResult { outputs, storage_types: Vec::new(), grads, aux })

@@ -13,7 +13,7 @@ use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::storage::Req;
-use ferromx_runtime::imperative::{self, GradientRequest, Tensor, Tensors};
+use ferromx_runtime::imperative::{self, GradientRequest, Keep, Tensor, Tensors};
 use ferromx_runtime::{random, semantics};
 
 use crate::engine::{cast, to_engine};
@@ -179,14 +179,9 @@ impl<'a> Call<'a> {
     fn gradients(&self, step: f64, graph: bool) -> Result<(Vec<Arc<Tensor>>, Vec<Arc<Tensor>>)> {
         let (variables, outputs) = self.recorded(step)?;
         let heads = outputs.iter().enumerate().map(|(k, y)| weights(y, k)).collect::<Result<Vec<_>>>()?;
+        let keep = if graph { Keep::Gradients } else { Keep::Graph };
         imperative::set_recording(graph);
-        let gradients = imperative::backward(
-            &outputs,
-            &heads,
-            &variables,
-            if graph { imperative::Keep::Gradients } else { imperative::Keep::Nothing },
-            self.case.train,
-        );
+        let gradients = imperative::backward(&outputs, &heads, &variables, keep, self.case.train);
         imperative::set_recording(false);
         Ok((variables, gradients?))
     }
@@ -213,7 +208,7 @@ impl<'a> Call<'a> {
             return Err(Error::Value("no gradient is composed of operators that depend on the inputs".into()));
         }
         let heads = places.iter().zip(&gradients).map(|(k, g)| weights(g, 200 + k)).collect::<Result<Vec<_>>>()?;
-        imperative::backward(&gradients, &heads, &[], imperative::Keep::Nothing, self.case.train)?;
+        imperative::backward(&gradients, &heads, &[], Keep::Nothing, self.case.train)?;
         let second =
             variables.iter().map(|x| x.grad().ok_or_else(|| Error::Internal("a variable has no gradient".into())));
         Ok((places, self.along(&second.collect::<Result<Vec<_>>>()?)?))

@@ -146,8 +146,8 @@ int MXAutogradMarkVariables(uint32_t num_var,
                             uint32_t *reqs_array,
                             NDArrayHandle *grad_handles);
 
-// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. What
-// was recorded lives as long as its arrays, whatever `retain_graph` is.
+// Computes the gradients of recorded outputs into the gradient arrays of the variables. A null head gradient is one of ones. Unless
+// `retain_graph` is set, what was recorded is freed, and a second pass over it is an error.
 MXNET_DLL
 int MXAutogradBackward(uint32_t num_output,
                        NDArrayHandle *output_handles,
@@ -997,13 +997,13 @@ MXNET_DLL int MXNDArraySyncCopyToCPU(NDArrayHandle handle, void *data, size_t si
 // Copies `size` elements, as many as the array has, from the caller's memory.
 MXNET_DLL int MXNDArraySyncCopyFromCPU(NDArrayHandle handle, const void *data, size_t size);
 
-// Waits until the array can be read. Operators have finished when their call returns, so it always can.
+// Waits until the array can be read. Fails, once, if an operator on which it depends has failed.
 MXNET_DLL int MXNDArrayWaitToRead(NDArrayHandle handle);
 
-// Waits until the array can be written, which it always can.
+// Waits until the array can be written. Fails as `MXNDArrayWaitToRead` does.
 MXNET_DLL int MXNDArrayWaitToWrite(NDArrayHandle handle);
 
-// Waits for all operators. They have finished when their call returns.
+// Waits for all operators. Fails if one has failed of which no wait has reported it.
 MXNET_DLL int MXNDArrayWaitAll(void);
 
 // Gives the gradient array of a marked variable, or null. The caller frees the handle.

@@ -12,6 +12,7 @@ pub use cached_op::{CachedOp, Hook};
 pub use calls::{PreparedCall, call, prepare};
 pub use failures::{deferring, wait, wait_all};
 pub use invoke::{Arrays, invoke, run};
+pub(crate) use stored::write;
 pub use stored::{Stored, invoke_stored};
 pub use tape::{
     GradientRequest, Keep, Tensor, Tensors, backward, is_recording, is_training, mark_variables, record,
