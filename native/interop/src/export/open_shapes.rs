@@ -37,7 +37,9 @@ pub fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<Shape>>
 /// What both shapes say.
 fn common(a: &Shape, b: &Shape) -> Shape {
     match a.ndim_is_known() && a.ndim() == b.ndim() {
-        true => Shape::new(&a.dims().iter().zip(b.dims()).map(|(a, b)| if a == b { *a } else { -1 }).collect::<Vec<_>>()),
+        true => {
+            Shape::new(&a.dims().iter().zip(b.dims()).map(|(a, b)| if a == b { *a } else { -1 }).collect::<Vec<_>>())
+        }
         false => Shape::unknown(),
     }
 }
@@ -56,12 +58,15 @@ fn open_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
     for node in symbol.nodes().iter().filter(|n| n.is_variable()) {
         let attrs = node.attrs.read();
         let declared = || {
-            let legacy = |shape: Shape| Shape::new(&shape.dims().iter().map(|d| if *d == 0 { -1 } else { *d }).collect::<Vec<_>>());
+            let legacy = |shape: Shape| {
+                Shape::new(&shape.dims().iter().map(|d| if *d == 0 { -1 } else { *d }).collect::<Vec<_>>())
+            };
             let numpy = attrs.get("__np_shape__").and_then(|text| text.parse::<Shape>().ok());
             numpy.or_else(|| attrs.get("__shape__").and_then(|text| text.parse().ok()).map(legacy))
         };
         let Some(shape) = given.remove(&node.name).or_else(declared).filter(Shape::ndim_is_known) else { continue };
-        let name = |k: usize| attrs.get(&mxnet::dim_name_key(k)).cloned().unwrap_or_else(|| format!("{}.{k}", node.name));
+        let name =
+            |k: usize| attrs.get(&mxnet::dim_name_key(k)).cloned().unwrap_or_else(|| format!("{}.{k}", node.name));
         let names = (0..shape.dims().len()).map(name).collect();
         inputs.push(Input { name: node.name.clone(), shape, names });
     }

@@ -1,5 +1,6 @@
 //! Resizing along an axis: which elements make the new ones, and `Resize` where the new length follows from dimensions of the inputs.
 
+use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
 use ferromx_core::infer::ShapeIo;
@@ -7,7 +8,6 @@ use ferromx_core::op::{Deps, OpCtx, OpDef};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::In;
-use ferromx_core::dtype::{DType, bf16, f16};
 use ferromx_core::{dispatch, ensure, param_enum, params};
 use ferromx_kernels::float::{Accum, Real};
 use ferromx_kernels::index::gather;
@@ -327,7 +327,7 @@ mod tests {
     fn an_axis_gets_the_length_of_another() {
         let (x, like) = (array(&[0.0f64, 1.0, 2.0, 3.0], &[1, 4]), numbers(&[2, 8]));
         let run = |attrs: &[(&str, &str)]| {
-            let all = [&[("axis", "1"), ("size", "(#1.1,)")], attrs].concat();
+            let all = [&[("axis", "1"), ("size", "(#1.1,)")][..], attrs].concat();
             Case::new(&RESIZE, &all).run1(&[x.clone(), like.clone()]).unwrap().to_vec::<f64>().unwrap()
         };
         close(&run(&[]), &[0.0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0], 1e-12);

@@ -133,7 +133,9 @@ fn axes(args: &[Value], dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
         }
         if is_unknown(dims[axis]) || size.is_some_and(is_unknown) {
             if how.is_cropping() || how.policy != "stretch" {
-                let text = format!("dimension {axis} decides what is resized, and is not known: give the shapes of the inputs");
+                let text = format!(
+                    "dimension {axis} decides what is resized, and is not known: give the shapes of the inputs"
+                );
                 return Err(Error::NeedsValue(text));
             }
             let change = size.map(Change::Size).or(scale.map(Change::Scale)).unwrap_or(Change::Scale(1.0));
