@@ -612,7 +612,8 @@ impl Builder {
         ins: &[usize],
         graphs: &[Symbol],
     ) -> Result<Vec<usize>> {
-        let ins = &self.with_own_states(call, ins)?[..];
+        let own = self.with_own_states(call, ins)?;
+        let ins = own.as_slice();
         let (shapes, dims) = self.infer_shapes(call, name, ins)?;
         shapes.iter().try_for_each(check_shape)?;
         let dtypes = self.infer_dtypes(call, name, ins)?;
@@ -665,9 +666,9 @@ impl Builder {
             let is_shared =
                 if is_state { self.read.contains(&h) || self.states.contains(&h) } else { self.states.contains(&h) };
             let known = self.tensors[h].value.clone().filter(|_| is_shared);
-            let used = match (known, self.copies.get(&h).filter(|_| !is_state)) {
+            let used = match (known, self.copies.get(&h).copied().filter(|_| !is_state)) {
                 (None, _) => h,
-                (Some(_), Some(copy)) => *copy,
+                (Some(_), Some(copy)) => copy,
                 (Some(value), None) => {
                     let array = NDArray::empty(value.shape(), value.dtype(), Context::default())?;
                     array.copy_from(&value)?;

@@ -327,7 +327,7 @@ mod tests {
     fn an_axis_gets_the_length_of_another() {
         let (x, like) = (array(&[0.0f64, 1.0, 2.0, 3.0], &[1, 4]), numbers(&[2, 8]));
         let run = |attrs: &[(&str, &str)]| {
-            let all = [&[("axis", "1"), ("size", "(#1.1,)")], attrs].concat();
+            let all = [&[("axis", "1"), ("size", "(#1.1,)")][..], attrs].concat();
             Case::new(&RESIZE, &all).run1(&[x.clone(), like.clone()]).unwrap().to_vec::<f64>().unwrap()
         };
         close(&run(&[]), &[0.0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3.0], 1e-12);

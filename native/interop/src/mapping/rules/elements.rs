@@ -8,8 +8,9 @@ use ferromx_runtime::arrays::write_converted;
 
 use super::{Rule, handle, int, ints, list, made_elements, text};
 use crate::error::{Error, Result};
-use crate::import::Scope;
+use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
+use crate::mapping::ast::Operator;
 
 pub(super) static RULES: &[Rule] = &[
     Rule::new("element_of", "(tensor, n) -> tensor", "One element of a vector, as a tensor without axes.", |s, a| {
@@ -116,7 +117,45 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
+/// [`seen_keys`] where a length is not known: the positions are compared when the model runs.
+fn seen_keys_open(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    let lengths = args[..3].iter().map(|v| v.int().ok_or_else(|| Error::value("a length is no integer")));
+    let lengths = lengths.collect::<Result<Vec<i64>>>()?;
+    let (queries, keys, offset) = (lengths[0], lengths[1], lengths[2]);
+    let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
+    let end = s.importer.builder.combined(Operator::Plus, offset, queries)?;
+    let positions = |s: &mut Scope<'_, '_>, from: Value, to: Value, axis: i64| {
+        let range = super::open::range(s, &[from, to, Value::Int(1), "int64".into()])?;
+        s.operator("expand_dims", vec![range], vec![("axis", Value::Int(axis))], false)
+    };
+    let query = positions(s, Value::Int(offset), end, 1)?;
+    let key = positions(s, Value::Int(0), Value::Int(keys), 0)?;
+    let distance = s.operator("_npi_subtract", vec![query, key], vec![], false)?;
+    let limits = [
+        ("_npi_greater_equal", 0, causal),
+        ("_npi_less_equal", left, left >= 0),
+        ("_npi_greater_equal", -right, right >= 0),
+    ];
+    let mut seen = Value::None;
+    for (compare, limit, _) in limits.into_iter().filter(|(_, _, holds)| *holds) {
+        let within = s.operator(compare, vec![distance.clone(), Value::Int(limit)], vec![], false)?;
+        seen = match seen {
+            Value::None => within,
+            earlier => s.operator("_npi_bitwise_and", vec![earlier, within], vec![], false)?,
+        };
+    }
+    if seen == Value::None {
+        seen = s.operator("_npi_equal", vec![distance.clone(), distance], vec![], false)?;
+    }
+    let params = vec![("x", Value::Float(0.0)), ("y", Value::Float(f64::NEG_INFINITY))];
+    let mask = s.operator("_npi_where_scalar2", vec![seen], params, false)?;
+    s.operator("Cast", vec![mask], vec![("dtype", args[6].clone())], false)
+}
+
 fn seen_keys(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+    if args[..3].iter().any(|v| v.int().is_some_and(is_unknown)) {
+        return seen_keys_open(s, args);
+    }
     let (queries, keys, offset) = (int(args, 0)?, int(args, 1)?, int(args, 2)?);
     let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
     let dtype: DType = text(args, 6)?.parse().map_err(Error::Value)?;

@@ -2,7 +2,7 @@
 
 use super::{Rule, int, ints, list, open_ints, text};
 use crate::error::{Error, Result};
-use crate::import::Scope;
+use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
@@ -136,7 +136,9 @@ pub(super) static RULES: &[Rule] = &[
         "(size, sizes, parts) -> list",
         "Where the parts of an axis begin: parts of the given sizes, or so many equal ones, of which the last may be smaller.",
         |_, a| {
-            let (size, parts) = (int(a, 0)?, int(a, 2)?);
+            // Given sizes need no length of the axis; where it is not known, the last part is what is left.
+            let is_open = a[1] != Value::None && a[0].int().is_some_and(is_unknown);
+            let (size, parts) = (if is_open { ints(a, 1)?.iter().sum::<i64>() } else { int(a, 0)? }, int(a, 2)?);
             let sizes = match &a[1] {
                 Value::None if parts > 0 => {
                     let each = size / parts + i64::from(size % parts != 0);

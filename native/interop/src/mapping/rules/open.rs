@@ -12,7 +12,7 @@ pub(super) static RULES: &[Rule] = &[Rule::new(
     range,
 )];
 
-fn range(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+pub(super) fn range(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let integer =
         |v: &Value| v.int().ok_or_else(|| Error::NeedsValue("the range is known only when the model runs".into()));
     let numbers = args[..3].iter().map(integer).collect::<Result<Vec<i64>>>()?;

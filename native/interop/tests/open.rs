@@ -1,0 +1,123 @@
+//! Models with open dimensions: what is calculated from shapes stays open through an import, fits inputs of any size, and is written again.
+
+use std::collections::HashMap;
+
+use ferromx_core::dtype::DType;
+use ferromx_core::ndarray::NDArray;
+use ferromx_interop::export::{self, ExportOptions};
+use ferromx_interop::import::{self, ImportOptions, Imported};
+use ferromx_interop::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
+use ferromx_interop::run;
+use ferromx_runtime::symbol::Symbol;
+
+fn node(op: &str, inputs: &[&str], output: &str, attributes: &[(&str, Value)]) -> Node {
+    Node {
+        name: output.into(),
+        op: op.into(),
+        inputs: inputs.iter().map(|i| i.to_string()).collect(),
+        outputs: vec![output.into()],
+        attributes: attributes.iter().map(|(key, value)| (key.to_string(), value.clone())).collect(),
+        ..Node::default()
+    }
+}
+
+fn open(name: &str, dims: &[&str]) -> ValueInfo {
+    let dim = |d: &&str| d.parse().map_or_else(|_| Dim::Named(d.to_string()), Dim::Known);
+    let (element, dims) = (Some(ElementType::Ours(DType::F32)), Some(dims.iter().map(dim).collect()));
+    ValueInfo { name: name.into(), element, dims, other: None }
+}
+
+fn integers(items: &[i64]) -> Tensor {
+    Tensor::from_array(&NDArray::from_slice(items, &[items.len() as i64]).unwrap())
+}
+
+/// y = reshape(x, (length, 2 batch, 2)) + expand(z) + range(length) + table[:length], with z of shape (1, 2), and repeated.
+fn model() -> Model {
+    let nodes = vec![
+        node("Shape", &["x"], "shape", &[]),
+        node("Gather", &["shape", "zero"], "batch", &[]),
+        node("Gather", &["shape", "one"], "length", &[]),
+        node("Mul", &["batch", "two"], "twice", &[]),
+        node("Concat", &["length", "twice", "two"], "target", &[("axis", Value::Int(0))]),
+        node("Reshape", &["x", "target"], "reshaped", &[]),
+        node("Expand", &["z", "target"], "expanded", &[]),
+        node("Squeeze", &["length", "zero"], "count", &[]),
+        node("Squeeze", &["zero", "zero"], "start", &[]),
+        node("Squeeze", &["one", "zero"], "step", &[]),
+        node("Range", &["start", "count", "step"], "range", &[]),
+        node("Cast", &["range"], "numbers", &[("to", Value::Int(1))]),
+        node("Slice", &["table", "zero", "length", "zero"], "part", &[]),
+        node("Add", &["numbers", "part"], "row", &[]),
+        node("Unsqueeze", &["row", "behind"], "column", &[]),
+        node("Add", &["reshaped", "expanded"], "sum", &[]),
+        node("Add", &["sum", "column"], "all", &[]),
+        node("Concat", &["one", "batch", "one"], "times", &[("axis", Value::Int(0))]),
+        node("Tile", &["all", "times"], "y", &[]),
+    ];
+    let table: Vec<f32> = (0..16).map(|i| (i * i) as f32).collect();
+    let constants = [
+        ("zero", integers(&[0])),
+        ("one", integers(&[1])),
+        ("two", integers(&[2])),
+        ("behind", integers(&[1, 2])),
+        ("table", Tensor::from_array(&NDArray::from_slice(&table, &[16]).unwrap())),
+    ];
+    let graph = Graph {
+        nodes,
+        // The graph needs x first.
+        inputs: vec![open("z", &["1", "2"]), open("x", &["batch", "length", "4"])],
+        outputs: vec![ValueInfo { name: "y".into(), element: None, dims: None, other: None }],
+        constants: constants.map(|(name, tensor)| (name.to_string(), tensor)).into_iter().collect(),
+        ..Graph::default()
+    };
+    Model { graph, opsets: [(String::new(), 17)].into_iter().collect(), ..Model::default() }
+}
+
+fn expected(x: &[f32], z: &[f32], batch: usize, length: usize) -> Vec<f32> {
+    let one = |i: usize, j: usize, k: usize| x[(i * 2 * batch + j) * 2 + k] + z[k] + i as f32 + (i * i) as f32;
+    let rows =
+        |i: usize| (0..batch).flat_map(move |_| (0..2 * batch).flat_map(move |j| (0..2).map(move |k| (i, j, k))));
+    (0..length).flat_map(rows).map(|(i, j, k)| one(i, j, k)).collect()
+}
+
+fn check(imported: &Imported) {
+    for (batch, length) in [(1usize, 1usize), (2, 3), (3, 7), (5, 2)] {
+        let x: Vec<f32> = (0..batch * length * 4).map(|i| i as f32 * 0.5).collect();
+        let z = [10.0f32, 20.0];
+        let inputs = HashMap::from([
+            ("x".to_string(), NDArray::from_slice(&x, &[batch as i64, length as i64, 4]).unwrap()),
+            ("z".to_string(), NDArray::from_slice(&z, &[1, 2]).unwrap()),
+        ]);
+        let made = run::bind_and_run(imported, &inputs).unwrap();
+        assert_eq!(made[0].shape().dims(), [length as i64, 2 * (batch * batch) as i64, 2]);
+        assert_eq!(made[0].to_vec::<f32>().unwrap(), expected(&x, &z, batch, length));
+    }
+}
+
+#[test]
+fn graphs_with_open_dimensions_fit_inputs_of_any_size() {
+    let imported = import::import(&model(), &ImportOptions::default()).unwrap();
+    check(&imported);
+    // As it comes from a file.
+    let symbol = Symbol::from_json(&imported.symbol.to_json()).unwrap();
+    check(&Imported { symbol, ..imported });
+}
+
+#[test]
+fn open_dimensions_and_the_order_of_inputs_survive_an_export() {
+    let imported = import::import(&model(), &ImportOptions::default()).unwrap();
+    let params = imported.args.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
+    for opset in [14, 21] {
+        let options = ExportOptions { outputs: vec!["y".into()], opset: Some(opset), ..ExportOptions::default() };
+        let written = export::export(&imported.symbol, &params, &options).unwrap();
+        let names: Vec<_> = written.graph.inputs.iter().map(|i| i.name.as_str()).collect();
+        assert_eq!(names, ["z", "x"]);
+        check(&import::import(&written, &ImportOptions::default()).unwrap());
+    }
+    // Inputs that nothing reads are written where they stood.
+    let inputs = vec![open("unused", &["3"]), open("x", &["batch", "length", "4"])];
+    let options = ExportOptions { inputs, ..ExportOptions::default() };
+    let written = export::export(&imported.symbol, &params, &options).unwrap();
+    let names: Vec<_> = written.graph.inputs.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names, ["unused", "x", "z"]);
+}
