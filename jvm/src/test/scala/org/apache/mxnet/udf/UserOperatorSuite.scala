@@ -10,6 +10,10 @@ import org.apache.mxnet.optimizer.SGD
 
 /** User-defined operators, row by row of what their design document asks for. */
 class UserOperatorSuite extends munit.FunSuite {
+
+  // One test starts a JVM, which takes its time on a busy machine.
+  override val munitTimeout = scala.concurrent.duration.Duration(5, "min")
+
   private val cpu = Context.cpu()
   private lazy val (x, y) = (Symbol.Variable("x"), Symbol.Variable("y"))
 
