@@ -255,7 +255,7 @@ class NDArraySuite extends munit.FunSuite {
     val (front, back) = ((0 until 10).map(_.toFloat), (991 until 1000).map(_.toFloat))
     assertEquals(row.linesIterator.next(), s"[${front.mkString(",")} ... ${back.mkString(",")}]")
     val table = NDArray.zeros(30000, 4).toString
-    assertEquals(table.linesIterator.toSeq.init, Seq("[", " [0.0,0.0,0.0,0.0]", "", "  ... with length 30000", "]"))
+    assertEquals(table.linesIterator.toSeq.init, Seq("[", " [0.0,0.0,0.0,0.0]", "", " ... with length 30000", "]"))
   }
 
   test("disposeDeps disposes what an array was computed from, also through temporaries") {
