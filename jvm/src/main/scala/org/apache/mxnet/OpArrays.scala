@@ -26,7 +26,8 @@ final class OpArrays private[mxnet] (private[mxnet] val elements: Array[NDArray]
 
   override def set(index: Int, array: NDArray): NDArray = {
     val previous = get(index)
-    if (!canReplace) throw new MXNetError("inputs and states of a user-defined operator cannot be replaced by other arrays")
+    if (!canReplace)
+      throw new MXNetError("inputs and states of a user-defined operator cannot be replaced by other arrays")
     elements(index) = array
     previous
   }
