@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_runtime::imperative::{Tensor, Tensors};
+use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
 
 use super::args::{attrs, id, put, raw, slice, tensors, text, texts};

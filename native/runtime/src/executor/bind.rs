@@ -83,7 +83,8 @@ impl Network {
         if std::env::var(ELIMINATE).as_deref() != Ok("0") {
             common::remove_repeated(&mut graph, &needed, &kept, &changing);
         }
-        let optimized = symbol.with_inputs(|i| graph.nodes[i].inputs.iter().map(|e| (e.node as usize, e.index)).collect());
+        let optimized =
+            symbol.with_inputs(|i| graph.nodes[i].inputs.iter().map(|e| (e.node as usize, e.index)).collect());
         let (forward_nodes, heads) = (graph.nodes.len(), vec![None; ys.len()]);
         let trace = Trace::default();
         let mut network = Network { graph, forward_nodes, ys, variables, heads, targets: Vec::new(), trace, optimized };
@@ -222,13 +223,8 @@ fn output(shape: &Shape, dtype: DType, context: Context, memory: Option<&NDArray
 /// that of another gradient too.
 fn add_to_old(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
     let Some(gradient) = target.entry.filter(|_| target.req == Req::Add && !is_shared) else { return Ok(None) };
-    let adds = match &graph.node(gradient).action {
-        Action::Variable | Action::Fused { .. } => false,
-        Action::Forward(op) => op.def.accumulates,
-        Action::Backward { backward, .. } => backward.accumulates,
-    };
     let context = graph.node(gradient).context;
-    if adds || !target.is_like_argument || context != target.array.context() {
+    if graph.node(gradient).accumulates() || !target.is_like_argument || context != target.array.context() {
         return Ok(None);
     }
     let name = format!("{}_add", graph.node(gradient).name);
