@@ -58,7 +58,7 @@ def step(executor, *heads):
 
 
 # Devices: where arrays are, graphs over several, and what may not be mixed.
-contexts = [mx.cpu(-1), mx.cpu(0), mx.cpu(3), mx.Context("cpu_pinned", 0)]
+contexts = [mx.cpu(-1), mx.cpu(0), mx.cpu(3)]
 record("contexts", [str(mx.nd.zeros(2, ctx=c).context) for c in contexts])
 record("contexts/copies", [str(mx.nd.ones(2, ctx=c).as_in_context(mx.cpu(2)).context) for c in contexts])
 record("contexts/results", [str((mx.nd.ones((4, 2), ctx=c) + 1)[1:2].context) for c in contexts])

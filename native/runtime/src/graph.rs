@@ -70,6 +70,15 @@ impl GraphNode {
         }
     }
 
+    /// Whether its kernel can add to what is there.
+    pub fn accumulates(&self) -> bool {
+        match &self.action {
+            Action::Variable | Action::Fused { .. } => false,
+            Action::Forward(op) => op.def.accumulates,
+            Action::Backward { backward, .. } => backward.accumulates,
+        }
+    }
+
     /// Number of visible outputs of a forward node.
     pub fn num_visible(&self) -> usize {
         match &self.action {

@@ -355,13 +355,8 @@ fn output(shape: &Shape, dtype: DType, context: Context, memory: Option<&NDArray
 /// that of another gradient too.
 fn add_to_old(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
     let Some(gradient) = target.entry.filter(|_| target.req == Req::Add && !is_shared) else { return Ok(None) };
-    let adds = match &graph.node(gradient).action {
-        Action::Variable | Action::Fused { .. } => false,
-        Action::Forward(op) => op.def.accumulates,
-        Action::Backward { backward, .. } => backward.accumulates,
-    };
     let context = graph.node(gradient).context;
-    if adds || !target.is_like_argument || context != target.array.context() {
+    if graph.node(gradient).accumulates() || !target.is_like_argument || context != target.array.context() {
         return Ok(None);
     }
     let name = format!("{}_add", graph.node(gradient).name);

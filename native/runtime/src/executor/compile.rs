@@ -238,7 +238,7 @@ impl Compiler<'_> {
                 self.graph.nodes.iter().enumerate().filter(|(i, n)| self.needed[*i] && n.inputs.contains(&e)).count();
             let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
             let possible = if t.req == Req::Add {
-                readers == 0 && self.targets.iter().filter(|o| o.entry == t.entry).count() == 1
+                readers == 0 && node.accumulates() && self.targets.iter().filter(|o| o.entry == t.entry).count() == 1
             } else {
                 !view
             };

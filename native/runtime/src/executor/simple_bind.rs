@@ -32,7 +32,8 @@ pub struct SimpleBind<'a> {
     pub shared: Option<&'a Executor>,
     /// Arguments that are the same array, with the same gradient, as in `shared`.
     pub shared_args: Vec<String>,
-    /// Arrays by name for the other arguments. One that is too small or missing is replaced by a new one.
+    /// Arrays by name for the other arguments, and for their gradients (`grad of NAME`). One that is too small or missing is replaced
+    /// by a new one.
     pub buffer: Option<Vec<(String, NDArray)>>,
     /// The devices.
     pub devices: Devices,
@@ -68,12 +69,15 @@ impl SimpleBind<'_> {
             grads.push(match (self.reqs[i], of_old.and_then(|(_, grad)| grad.as_ref())) {
                 (Req::Null, _) => None,
                 (_, Some(grad)) => Some(same(name, grad, shape, dtype, storage)?),
+                (_, None) if storage == StorageType::Default => {
+                    Some(self.array(&format!("grad of {name}"), name, shape, dtype, context)?.into())
+                }
                 (_, None) => Some(zeros(name, shape, dtype, storage, context)?),
             });
             let storage = of(|s| &s.args, i);
             args.push(match of_old {
                 Some((array, _)) => same(name, array, shape, dtype, storage)?,
-                None if storage == StorageType::Default => self.argument(name, shape, dtype, context)?.into(),
+                None if storage == StorageType::Default => self.array(name, name, shape, dtype, context)?.into(),
                 None => zeros(name, shape, dtype, storage, context)?,
             });
         }
@@ -89,11 +93,11 @@ impl SimpleBind<'_> {
         Executor::bind_stored(symbol, self.devices.clone(), bound, self.shared)
     }
 
-    /// An argument of its own, in the buffer's memory if there is a buffer.
-    fn argument(&mut self, name: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
-        let is_shared = self.shared_args.iter().any(|n| n == name);
+    /// The argument `of` or its gradient, with memory of its own, or that of the buffer's array `name` if there is a buffer.
+    fn array(&mut self, name: &str, of: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+        let is_shared = self.shared_args.iter().any(|n| n == of);
         let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
-            return dense_zeros(name, shape, dtype, context);
+            return dense_zeros(of, shape, dtype, context);
         };
         let known = buffer.iter().position(|(n, _)| n == name);
         if let Some(array) = known.map(|i| &buffer[i].1)
@@ -104,7 +108,7 @@ impl SimpleBind<'_> {
         {
             return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), dtype);
         }
-        let array = dense_zeros(name, shape, dtype, context)?;
+        let array = dense_zeros(of, shape, dtype, context)?;
         match known {
             Some(i) => buffer[i].1 = array.clone(),
             None => buffer.push((name.to_string(), array.clone())),

@@ -9,8 +9,12 @@ use ferromx_core::params::Attrs;
 
 use crate::graph::{Action, CheckedGradient, Graph, GraphNode, entry, op_call};
 
-/// Attribute that names the group of a node.
-const GROUP_ATTR: &str = "__ctx_group__";
+/// Attribute that names the group of a node, as graphs and as users write it.
+const GROUP_ATTRS: [&str; 2] = ["__ctx_group__", "ctx_group"];
+
+fn group_of(attrs: &Attrs) -> Option<&String> {
+    GROUP_ATTRS.iter().find_map(|key| attrs.get(*key))
+}
 
 /// The devices of a graph: one for all nodes, or one for each group.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +34,7 @@ impl From<Context> for Devices {
 impl Devices {
     /// The device on which the array of a variable with these attributes is made.
     pub fn of_variable(&self, attrs: &Attrs) -> Context {
-        let group = attrs.get(GROUP_ATTR).and_then(|group| self.groups.get(group));
+        let group = group_of(attrs).and_then(|group| self.groups.get(group));
         group.copied().unwrap_or(self.default)
     }
 
@@ -39,7 +43,7 @@ impl Devices {
     /// # Errors
     /// The group has none.
     fn of_group(&self, node: &GraphNode) -> Result<Option<Context>> {
-        let Some(group) = node.attrs.get(GROUP_ATTR) else { return Ok(None) };
+        let Some(group) = group_of(&node.attrs) else { return Ok(None) };
         let found = self.groups.get(group).ok_or_else(|| {
             let text = format!("The device assignment not found for group {group}: name it in group2ctx");
             Error::Value(text).in_operator(node.op().map_or("null", |op| op.title()), &node.name)
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     fn add(graph: &mut Graph, name: &str, inputs: &[Entry], group: &str) -> Entry {
-        let attrs = if group.is_empty() { Attrs::new() } else { Attrs::from([(GROUP_ATTR.into(), group.into())]) };
+        let attrs = if group.is_empty() { Attrs::new() } else { Attrs::from([(GROUP_ATTRS[0].into(), group.into())]) };
         let action = Action::Forward(op_call("elemwise_add", &Attrs::new()).unwrap());
         graph.push(name, action, inputs.to_vec(), attrs)
     }
