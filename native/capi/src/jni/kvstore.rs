@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ferromx_core::error::Error;
-use ferromx_runtime::imperative::{Tensor, Tensors};
-use ferromx_runtime::kvstore::{Key, KvStore, Updater};
+use ferromx_runtime::imperative::Tensors;
+use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
 use jni::objects::{JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
 use jni::sys::jlong;
@@ -27,10 +27,11 @@ fn pairs<'l>(
 /// Calls a Java updater. An exception that it throws stays pending.
 fn updater(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Updater> {
     let callback: Global<JObject<'static>> = env.new_global_ref(callback)?;
-    Ok(Arc::new(move |key: &Key, pushed: Arc<Tensor>, stored: Arc<Tensor>| {
+    Ok(Arc::new(move |update: Update<'_>| {
         call_back(|env| {
-            let key = env.new_string(key.to_string())?;
-            let (pushed, stored) = (insert_tensor(pushed) as jlong, insert_tensor(stored) as jlong);
+            let key = env.new_string(update.key.to_string())?;
+            let (pushed, stored) =
+                (insert_tensor(update.pushed.clone()) as jlong, insert_tensor(update.stored.clone()) as jlong);
             let arguments = [(&key).into(), pushed.into(), stored.into()];
             let sig = jni_sig!("(Ljava/lang/String;JJ)V");
             env.call_method(&callback, jni_str!("update"), sig, &arguments)?;

@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
+use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
+use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
 use parking_lot::Mutex;
 
 use super::{BoundStored, Monitor};
+use crate::arrays;
 use crate::imperative::{self, CachedOp, GradientRequest, Hook, Keep, Tensor, Tensors};
 use crate::passes::gradient::is_loss;
 use crate::symbol::Symbol;
@@ -119,11 +122,23 @@ impl Stepwise {
         self.inputs.iter().for_each(|tensor| tensor.set_fresh_gradient(false));
         let heads = || recorded.iter().enumerate().filter(|(_, y)| y.is_recorded());
         let tensors: Vec<_> = heads().map(|(_, y)| y.clone()).collect();
-        let grads: Vec<_> = heads().map(|(i, _)| head_grads.get(i).map(|g| Arc::new(Tensor::new(g.clone())))).collect();
+        let head_grad =
+            |(i, y): (usize, &Arc<Tensor>)| head_grads.get(i).map(|g| converted(g, y.stored()?.dtype())).transpose();
+        let grads = heads().map(head_grad).collect::<Result<Vec<_>>>()?;
         if !tensors.is_empty() {
             imperative::backward(&tensors, &grads, &[], Keep::Graph, is_train)?;
         }
         // Arguments that have no influence have gradients of zero.
         self.inputs.iter().try_for_each(|tensor| tensor.zero_stale_gradient())
     }
+}
+
+/// The gradient of an output in the type of the output.
+fn converted(gradient: &Array, dtype: DType) -> Result<Arc<Tensor>> {
+    if gradient.dtype() == dtype {
+        return Ok(Arc::new(Tensor::new(gradient.clone())));
+    }
+    let array = Array::from(NDArray::empty(gradient.shape(), dtype, gradient.context())?);
+    arrays::copy(gradient, &array)?;
+    Ok(Arc::new(Tensor::new(array)))
 }

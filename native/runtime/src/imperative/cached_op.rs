@@ -133,6 +133,7 @@ impl CachedOp {
             self.ys.len()
         );
         check_outputs(outputs)?;
+        self.check_contexts(inputs)?;
         let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
         let is_sparse = |t: &Arc<Tensor>| t.storage_type().is_some_and(|s| s != StorageType::Default);
         let hook = self.hook.lock().clone();
@@ -153,6 +154,20 @@ impl CachedOp {
         }
         idle.push(planned);
         results
+    }
+
+    fn check_contexts(&self, inputs: &[Arc<Tensor>]) -> Result<()> {
+        let mut first = None;
+        for (tensor, (variable, _)) in inputs.iter().zip(&self.variables) {
+            let (name, context) = (&self.graph.node(*variable).name, tensor.stored()?.context());
+            let (first_name, expected) = *first.get_or_insert((name, context));
+            ensure!(
+                context == expected,
+                "CachedOp requires all inputs to live on the same context. But {first_name} is on {expected} while {name} is on \
+                 {context}"
+            );
+        }
+        Ok(())
     }
 
     /// A plan for these inputs that no other call uses.

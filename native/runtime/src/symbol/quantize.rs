@@ -323,7 +323,7 @@ impl Symbol {
                 && e.node.inputs.iter().all(|i| i.node.is_variable() && params.contains(&i.node.name))
         };
         let mut variables: HashMap<Key, Arc<Node>> = HashMap::new();
-        self.with_inputs(|e| {
+        self.replacing_inputs(|e| {
             let suffix = SUFFIXES.get(e.index as usize).filter(|_| is_offline(e))?;
             let variable = variables
                 .entry(key(e))
@@ -333,7 +333,7 @@ impl Symbol {
     }
 
     /// A copy in which inputs are replaced where `replace` gives something else.
-    fn with_inputs(&self, mut replace: impl FnMut(&NodeEntry) -> Option<NodeEntry>) -> Symbol {
+    fn replacing_inputs(&self, mut replace: impl FnMut(&NodeEntry) -> Option<NodeEntry>) -> Symbol {
         let mut copies: HashMap<*const Node, Arc<Node>> = HashMap::new();
         let copied = |copies: &HashMap<*const Node, Arc<Node>>, e: &NodeEntry| {
             let node = copies.get(&Arc::as_ptr(&e.node)).unwrap_or(&e.node).clone();

@@ -1,7 +1,6 @@
 //! Networks to bind, and arrays with reproducible content.
 #![allow(dead_code, unreachable_pub)] // Each test uses a part.
 
-use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::Req;
@@ -38,7 +37,7 @@ pub fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Sy
 /// Binds with new arrays, filled with numbers that `seed` decides, gradients too.
 pub fn bind(symbol: &Symbol, shapes: &[(&str, &[i64])], reqs: Vec<Req>, seed: u64) -> Executor {
     let shapes = shapes.iter().map(|(n, s)| (n.to_string(), Shape::new(s))).collect();
-    let executor = SimpleBind { shapes, reqs, context: Context::default(), ..Default::default() }.bind(symbol).unwrap();
+    let executor = SimpleBind { shapes, reqs, ..Default::default() }.bind(symbol).unwrap();
     fill(&executor, seed);
     executor
 }
