@@ -74,7 +74,7 @@ static void stores_sum_and_update(void) {
   const float ones[] = {1, 1}, twos[] = {2, 2}, zeros[] = {0, 0};
   NDArrayHandle values[] = {vector(ones, 2), vector(twos, 2)}, out = vector(zeros, 2);
   OK(MXKVStoreInit(store, 1, keys, values));
-  REFUSED(MXKVStoreInit(store, 1, keys, values), "initialized already");
+  REFUSED(MXKVStoreInit(store, 1, keys, values), "duplicate init of key");
   OK(MXKVStorePush(store, 2, keys, values, 0));
   OK(MXKVStorePull(store, 1, keys, &out, 0));
   values_are(out, (const float[]){3, 3}, 2);
@@ -84,7 +84,7 @@ static void stores_sum_and_update(void) {
   values_are(out, (const float[]){2, 2}, 2);
   CHECK(calls == 1);
   const char *name = "a";
-  REFUSED(MXKVStoreInitEx(store, 1, &name, values), "either numbers or names");
+  REFUSED(MXKVStoreInitEx(store, 1, &name, values), "Mixed key types are not allowed");
   KVStoreHandle other = NULL;
   REFUSED(MXKVStoreCreate("dist_sync", &other), "within one process");
   OK(MXKVStoreCreate("device", &other));

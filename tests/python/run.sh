@@ -17,7 +17,7 @@ library=$(realpath "${LIBRARY:-../../target/release/libmxnet.so}") || exit 1
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 programs=("$@")
-[ ${#programs[@]} -gt 0 ] || programs=(arrays symbols numpy_api gluon_layers gluon_train module_fit data_iterators library)
+[ ${#programs[@]} -gt 0 ] || programs=(arrays symbols numpy_api gluon_layers gluon_train module_fit executors key_value_stores data_iterators library)
 failed=0
 for name in "${programs[@]}"; do
   echo "$name"

@@ -9,9 +9,13 @@ use ferromx_core::infer::ShapeIo;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, StorageType};
 use ferromx_core::storage;
+use ferromx_ops::sparse::cast::{assign, to_dense};
+use smallvec::smallvec;
 
 use crate::graph::op_call;
+use crate::imperative::invoke;
 
 /// An element type from a code of the C API; -1 is `float32`.
 ///
@@ -73,6 +77,49 @@ pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> 
     (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
         .map_err(|e| e.in_operator("Reshape", "Reshape"))?;
     array.reshape(&outs[0])
+}
+
+/// Copies an array into another of the same shape, which may have another type, storage or device.
+///
+/// # Errors
+/// Other shapes; csr into row_sparse or the other way round; a read-only target.
+pub fn copy(from: &Array, to: &Array) -> Result<()> {
+    ensure!(
+        from.shape() == to.shape(),
+        "operands shape mismatch from.shape = {} to.shape={}: copies need equal shapes",
+        from.shape(),
+        to.shape()
+    );
+    let (kind, target) = (from.storage_type(), to.storage_type());
+    ensure!(
+        kind == StorageType::Default || target == StorageType::Default || kind == target,
+        "Copying ndarray of stype = {} to stype = {} is not supported: make it dense first",
+        kind as i32,
+        target as i32
+    );
+    match (from, to) {
+        (Array::Dense(from), Array::Dense(to)) => copy_dense(from, to),
+        (Array::Sparse(from), Array::Sparse(to)) if from.dtype() == to.dtype() => to.copy_from(from),
+        _ => {
+            let dense = to_dense(from)?;
+            let converted = NDArray::empty(dense.shape(), to.dtype(), to.context())?;
+            copy_dense(&dense, &converted)?;
+            assign(to, converted.into())
+        }
+    }
+}
+
+/// Copies the elements of an array into another of the same length, converted to its type.
+///
+/// # Errors
+/// Other lengths; a read-only target.
+pub fn copy_dense(from: &NDArray, to: &NDArray) -> Result<()> {
+    to.check_writable()?;
+    if from.dtype() == to.dtype() {
+        return to.copy_from(from);
+    }
+    let target = to.reshape(from.shape())?;
+    invoke(&op_call("_copyto", &Attrs::new())?, None, std::slice::from_ref(from), &mut smallvec![target], false)
 }
 
 /// Overwrites an array by numbers of any type, as many as it has elements. Integers narrow by their low bits.

@@ -4,16 +4,19 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
+use ferromx_core::context::{Context, DeviceType};
+use ferromx_core::dtype::DType;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params;
 use ferromx_core::params::{Attrs, OpParams};
-use ferromx_core::sparse::{Array, StorageType};
+use ferromx_core::shape::Shape;
+use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::write_slice;
 use parking_lot::Mutex;
 
+use crate::arrays;
 use crate::imperative::{Tensor, call, unrecorded};
 
 /// The key of an array.
@@ -34,8 +37,23 @@ impl fmt::Display for Key {
     }
 }
 
-/// Changes a stored array: key, sum of what was pushed, stored array.
-pub type Updater = Arc<dyn Fn(&Key, Arc<Tensor>, Arc<Tensor>) -> Result<()> + Send + Sync>;
+/// What an updater is called with.
+pub struct Update<'k> {
+    /// The key.
+    pub key: &'k Key,
+    /// The key if it is a number; else how many names were stored before it.
+    pub number: i32,
+    /// The sum of what was pushed.
+    pub pushed: Arc<Tensor>,
+    /// What is stored.
+    pub stored: Arc<Tensor>,
+}
+
+/// Changes a stored array.
+pub type Updater = Arc<dyn Fn(Update<'_>) -> Result<()> + Send + Sync>;
+
+/// Where stores keep and sum arrays.
+const HOME: Context = Context { device_type: DeviceType::CpuPinned, device_id: 0 };
 
 /// The kinds of stores, each with whether it can compress gradients.
 const KINDS: &[(&str, bool)] = &[
@@ -56,9 +74,19 @@ params! {
     }
 }
 
+/// What is stored under a key.
+#[derive(Clone)]
+struct Value {
+    tensor: Arc<Tensor>,
+    number: i32,
+    /// Shape and type of sums, those that the key was initialized with.
+    shape: Shape,
+    dtype: DType,
+}
+
 #[derive(Default)]
 struct State {
-    values: HashMap<Key, Arc<Tensor>>,
+    values: HashMap<Key, Value>,
     updater: Option<Updater>,
     /// Threshold of the compression of gradients.
     threshold: Option<f32>,
@@ -121,18 +149,27 @@ impl KvStore {
     pub fn init(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, arrays.len())?;
         for (key, array) in keys.iter().zip(arrays) {
-            let copy = copy_of(&array.stored()?)?;
+            let copy = copy_of(&array.stored()?, HOME)?;
             let mut state = self.state.lock();
-            ensure!(!state.values.contains_key(key), "key {key} was initialized already: use push to change it");
             if let Some(other) = state.values.keys().next() {
                 check_kind(key, other)?;
             }
-            state.values.insert(key.clone(), Arc::new(Tensor::new(copy)));
+            ensure!(
+                !state.values.contains_key(key),
+                "duplicate init of key {key}. Please double check if you called kv.init or kv.broadcast with this key multiple \
+                 times; push changes what is stored"
+            );
+            let number = match key {
+                Key::Number(number) => *number,
+                Key::Name(_) => state.values.len() as i32,
+            };
+            let (shape, dtype) = (copy.shape().clone(), copy.dtype());
+            state.values.insert(key.clone(), Value { tensor: Arc::new(Tensor::new(copy)), number, shape, dtype });
         }
         Ok(())
     }
 
-    fn value(&self, key: &Key) -> Result<Arc<Tensor>> {
+    fn value(&self, key: &Key) -> Result<Value> {
         let state = self.state.lock();
         if let Some(value) = state.values.get(key) {
             return Ok(value.clone());
@@ -140,42 +177,57 @@ impl KvStore {
         if let Some(other) = state.values.keys().next() {
             check_kind(key, other)?;
         }
-        Err(Error::NotFound(format!("key {key} was not initialized: call init first")))
+        Err(Error::NotFound(format!("key {key} has not been inited: call init first")))
     }
 
     /// Sums the arrays of each key and updates what is stored under it, or replaces it if there is no updater.
     ///
     /// # Errors
-    /// A key that is not there; arrays that do not fit; those of the updater.
+    /// A key that is not there; arrays that do not fit or are csr; those of the updater.
     pub fn push(&self, keys: &[Key], arrays: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, arrays.len())?;
+        for array in arrays {
+            let kind = array.storage_type();
+            ensure!(
+                kind != Some(StorageType::Csr),
+                "Unexpected storage type detected during kvstore push: {}: push dense or row_sparse arrays",
+                StorageType::Csr as i32
+            );
+        }
         for (key, group) in grouped(keys, arrays) {
             let value = self.value(&key)?;
-            let sum = self.sum(&key, &group).map_err(|e| e.in_operator("KVStore.push", &key.to_string()))?;
+            let sum = self.sum(&key, &value, &group).map_err(|e| located(e, "push", &key))?;
             // The updater is not called under the lock: it may use the store itself.
             let updater = self.state.lock().updater.clone();
             match updater {
-                Some(updater) => updater(&key, Arc::new(Tensor::new(sum)), value)?,
-                None => {
-                    let stored = value.stored()?;
-                    ensure!(
-                        stored.shape() == sum.shape() && stored.dtype() == sum.dtype(),
-                        "key {key} holds {} {}, but {} {} was pushed",
-                        stored.shape(),
-                        stored.dtype(),
-                        sum.shape(),
-                        sum.dtype()
-                    );
-                    value.set(sum);
-                }
+                Some(updater) => updater(Update {
+                    key: &key,
+                    number: value.number,
+                    pushed: Arc::new(Tensor::new(sum)),
+                    stored: value.tensor,
+                })?,
+                None => value.tensor.set(sum),
             }
         }
         Ok(())
     }
 
-    /// The sum of some arrays, in memory of its own, on the first device.
-    fn sum(&self, key: &Key, arrays: &[&Arc<Tensor>]) -> Result<Array> {
-        let mut parts = arrays.iter().map(|a| a.stored().and_then(|a| copy_of(&a))).collect::<Result<Vec<_>>>()?;
+    /// The sum of some arrays in memory of its own. Several arrays are brought into the shape and type of the key's value and the
+    /// storage of the first of them.
+    fn sum(&self, key: &Key, value: &Value, arrays: &[&Arc<Tensor>]) -> Result<Array> {
+        let mut parts = arrays.iter().map(|a| a.stored()).collect::<Result<Vec<_>>>()?;
+        let kind = parts.first().map_or(StorageType::Default, Array::storage_type);
+        let single = parts.len() == 1;
+        for part in &mut parts {
+            if single {
+                let context = if kind == StorageType::Default { part.context() } else { HOME };
+                *part = copy_of(part, context)?;
+            } else {
+                let home = zeros(kind, &value.shape, value.dtype, HOME)?;
+                arrays::copy(part, &home)?;
+                *part = home;
+            }
+        }
         // Read apart from the loop, which takes the lock again.
         let threshold = self.state.lock().threshold;
         if let Some(threshold) = threshold {
@@ -183,7 +235,7 @@ impl KvStore {
                 self.compress(key, device, part, threshold)?;
             }
         }
-        if parts.len() == 1 {
+        if single {
             return Ok(parts.swap_remove(0));
         }
         let parts: Vec<_> = parts.into_iter().map(|a| Arc::new(Tensor::new(a))).collect();
@@ -211,18 +263,19 @@ impl KvStore {
         })
     }
 
-    /// Copies what is stored to the arrays. With `ignore_sparse`, keys that hold sparse arrays are left out.
+    /// Copies what is stored to the arrays, converted to their types and storage. With `ignore_sparse`, sparse arrays are left out.
     ///
     /// # Errors
     /// A key that is not there; arrays that do not fit.
     pub fn pull(&self, keys: &[Key], outputs: &[Arc<Tensor>], ignore_sparse: bool) -> Result<()> {
         check_count(keys, outputs.len())?;
         for (key, output) in keys.iter().zip(outputs) {
-            let stored = self.value(key)?.stored()?;
-            if ignore_sparse && stored.storage_type() != StorageType::Default {
+            let output = output.stored()?;
+            if ignore_sparse && output.storage_type() != StorageType::Default {
                 continue;
             }
-            give(&stored, output).map_err(|e| e.in_operator("KVStore.pull", &key.to_string()))?;
+            let stored = self.value(key)?.tensor.stored()?;
+            arrays::copy(&stored, &output).map_err(|e| located(e, "pull", key))?;
         }
         Ok(())
     }
@@ -234,12 +287,20 @@ impl KvStore {
     pub fn pull_rows(&self, keys: &[Key], outputs: &[Arc<Tensor>], rows: &[Arc<Tensor>]) -> Result<()> {
         check_count(keys, outputs.len())?;
         check_count(keys, rows.len())?;
+        for output in outputs {
+            let kind = output.stored()?.storage_type();
+            ensure!(
+                kind == StorageType::RowSparse,
+                "Expected row_sparse storage type for row_sparse_pull values, but detected storage type {}",
+                kind as i32
+            );
+        }
         for ((key, output), rows) in keys.iter().zip(outputs).zip(rows) {
-            let stored = self.value(key)?;
+            let stored = self.value(key)?.tensor;
             let kept = stored.storage_type();
             ensure!(
                 kept == Some(StorageType::RowSparse),
-                "key {key} holds an array that is not row_sparse: use pull instead of row_sparse_pull"
+                "PullRowSparse expects row_sparse src NDArray, but key {key} holds an array of another storage type: use pull"
             );
             let mut wanted = rows.array()?.to_vec_as::<i64>()?;
             wanted.sort_unstable();
@@ -247,7 +308,7 @@ impl KvStore {
             let ids = NDArray::from_slice(&wanted, &[wanted.len() as i64])?.to_context(stored.stored()?.context())?;
             let inputs = [stored, Arc::new(Tensor::new(ids))];
             let part = unrecorded(false, || call("_sparse_retain", std::iter::empty(), &inputs, &[]))?;
-            give(&part[0].stored()?, output).map_err(|e| e.in_operator("KVStore.row_sparse_pull", &key.to_string()))?;
+            arrays::copy(&part[0].stored()?, &output.stored()?).map_err(|e| located(e, "row_sparse_pull", key))?;
         }
         Ok(())
     }
@@ -265,7 +326,7 @@ impl KvStore {
         let pulled: HashSet<&Key> = out_keys.iter().collect();
         ensure!(pushed == pulled, "pushpull needs the same keys for what is pushed and what is pulled");
         self.push(keys, arrays)?;
-        self.pull(out_keys, outputs, false)
+        self.pull(out_keys, outputs, true)
     }
 
     /// Stores arrays under new keys, then copies what is stored to others.
@@ -278,7 +339,7 @@ impl KvStore {
         (out_keys, outputs): (&[Key], &[Arc<Tensor>]),
     ) -> Result<()> {
         self.init(keys, arrays)?;
-        self.pull(out_keys, outputs, false)
+        self.pull(out_keys, outputs, true)
     }
 
     /// Sets what happens to stored arrays when something is pushed.
@@ -312,35 +373,29 @@ impl KvStore {
 fn check_kind(key: &Key, other: &Key) -> Result<()> {
     ensure!(
         std::mem::discriminant(key) == std::mem::discriminant(other),
-        "key {key} and key {other}: a store has either numbers or names as keys"
+        "Mixed key types are not allowed: key {key} and key {other}: a store has either numbers or names as keys"
     );
     Ok(())
 }
 
-/// A copy on the first device.
-fn copy_of(array: &Array) -> Result<Array> {
-    let context = Context::default();
+/// A copy on a device.
+fn copy_of(array: &Array, context: Context) -> Result<Array> {
     Ok(match array {
         Array::Dense(a) => a.to_context(context)?.into(),
         Array::Sparse(a) => a.to_context(context)?.into(),
     })
 }
 
-/// Copies a stored array to one of a user's.
-fn give(stored: &Array, output: &Arc<Tensor>) -> Result<()> {
-    match (stored, output.stored()?) {
-        (Array::Dense(from), Array::Dense(to)) => {
-            ensure!(to.shape() == from.shape(), "the output has shape {}, what is stored {}", to.shape(), from.shape());
-            to.check_writable()?;
-            to.copy_from(from)
-        }
-        (Array::Sparse(from), Array::Sparse(to)) => to.copy_from(from),
-        (from, to) => Err(Error::Value(format!(
-            "the output is of storage type {}, but what is stored is {}",
-            to.storage_type(),
-            from.storage_type()
-        ))),
-    }
+fn zeros(kind: StorageType, shape: &Shape, dtype: DType, context: Context) -> Result<Array> {
+    Ok(match kind {
+        StorageType::Default => NDArray::zeros(shape, dtype, context)?.into(),
+        _ => SparseArray::zeros(kind, shape, dtype, context)?.into(),
+    })
+}
+
+/// Adds function and key to an error.
+fn located(error: Error, function: &'static str, key: &Key) -> Error {
+    error.in_operator(&format!("KVStore.{function}"), &key.to_string())
 }
 
 #[cfg(test)]
@@ -371,7 +426,8 @@ mod tests {
         store.push(&[key("a"), key("b"), key("a")], &[tensor(&[1., 1.]), tensor(&[7.]), tensor(&[2., 3.])]).unwrap();
         store.pull(&[key("a")], std::slice::from_ref(&out), true).unwrap();
         assert_eq!(numbers(&out), [3., 4.]);
-        store.set_updater(Arc::new(|_, pushed, stored| {
+        store.set_updater(Arc::new(|update| {
+            let Update { pushed, stored, .. } = update;
             call("elemwise_sub", std::iter::empty(), &[stored.clone(), pushed], &[stored]).map(|_| ())
         }));
         store.push_pull((&[key("a")], &[tensor(&[1., 1.])]), (&[key("a")], std::slice::from_ref(&out))).unwrap();
@@ -383,11 +439,12 @@ mod tests {
         let store = KvStore::new("device").unwrap();
         store.init(&[Key::Number(3)], &[tensor(&[1.])]).unwrap();
         let error = |r: Result<()>| r.unwrap_err().to_string();
-        assert!(error(store.init(&[Key::Number(3)], &[tensor(&[1.])])).contains("initialized already"));
+        assert!(error(store.init(&[Key::Number(3)], &[tensor(&[1.])])).contains("duplicate init of key 3"));
         assert!(error(store.init(&[key("a")], &[tensor(&[1.])])).contains("either numbers or names"));
-        assert!(error(store.push(&[Key::Number(4)], &[tensor(&[1.])])).contains("key 4 was not initialized"));
-        assert!(error(store.push(&[Key::Number(3)], &[tensor(&[1., 2.])])).contains("float32 was pushed"));
-        assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])], true)).contains("shape"));
+        assert!(error(store.push(&[Key::Number(4)], &[tensor(&[1.])])).contains("key 4 has not been inited"));
+        let two = [tensor(&[1., 2.]), tensor(&[1., 2.])];
+        assert!(error(store.push(&[Key::Number(3), Key::Number(3)], &two)).contains("operands shape mismatch"));
+        assert!(error(store.pull(&[Key::Number(3)], &[tensor(&[1., 2.])], true)).contains("operands shape mismatch"));
         assert!(KvStore::new("dist_sync").err().unwrap().to_string().contains("within one process"));
         let attrs = Attrs::from([("type".to_string(), "2bit".to_string())]);
         assert!(error(KvStore::new("local").unwrap().set_compression(&attrs)).contains("does not compress"));

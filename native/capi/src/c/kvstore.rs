@@ -4,8 +4,8 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
-use ferromx_runtime::imperative::{Tensor, Tensors};
-use ferromx_runtime::kvstore::{Key, KvStore, Updater};
+use ferromx_runtime::imperative::Tensors;
+use ferromx_runtime::kvstore::{Key, KvStore, Update, Updater};
 
 use super::args::{attrs, id, put, raw, slice, tensors, text, texts};
 use super::guard;
@@ -41,24 +41,26 @@ impl Caller {
     }
 }
 
-/// An updater that calls the caller's function for the kind of key.
+/// An updater that calls the caller's function for the kind of key. Without a function for names, the one for numbers gets the
+/// position of the name among all that were stored.
 fn updater(by_number: MXKVStoreUpdater, by_name: MXKVStoreStrUpdater, caller: *mut c_void) -> Updater {
     let caller = Caller(caller);
-    let missing = |kind: &str| Error::Value(format!("the updater has no function for keys that are {kind}"));
-    Arc::new(move |key: &Key, pushed: Arc<Tensor>, stored: Arc<Tensor>| {
-        match key {
-            Key::Number(key) => {
-                let call = by_number.ok_or_else(|| missing("numbers"))?;
-                let (pushed, stored) = (raw(insert_tensor(pushed)), raw(insert_tensor(stored)));
-                // SAFETY: by the contract of the C API, the function takes a key and two array handles, which it frees.
-                unsafe { call(*key, pushed, stored, caller.pointer()) };
-            }
-            Key::Name(key) => {
-                let call = by_name.ok_or_else(|| missing("names"))?;
+    Arc::new(move |update: Update<'_>| {
+        let arrays = || (raw(insert_tensor(update.pushed.clone())), raw(insert_tensor(update.stored.clone())));
+        match (update.key, by_name) {
+            (Key::Name(key), Some(call)) => {
                 let key = CString::new(key.replace('\0', "\\0")).unwrap_or_default();
-                let (pushed, stored) = (raw(insert_tensor(pushed)), raw(insert_tensor(stored)));
-                // SAFETY: as above; the key lives through the call.
+                let (pushed, stored) = arrays();
+                // SAFETY: by the contract of the C API, the function takes a key and two array handles, which it frees; the key
+                // lives through the call.
                 unsafe { call(key.as_ptr(), pushed, stored, caller.pointer()) };
+            }
+            (Key::Number(_), _) | (Key::Name(_), None) => {
+                let missing = || Error::Value("the updater has no function for keys that are numbers".into());
+                let call = by_number.ok_or_else(missing)?;
+                let (pushed, stored) = arrays();
+                // SAFETY: as above.
+                unsafe { call(update.number, pushed, stored, caller.pointer()) };
             }
         }
         Ok(())
@@ -214,7 +216,7 @@ pub extern "C" fn MXKVStorePushEx(
     })
 }
 
-/// Copies what is stored to arrays; keys that hold sparse arrays are left out.
+/// Copies what is stored to arrays; sparse arrays are left out.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXKVStorePull(
     handle: KVStoreHandle,
