@@ -34,16 +34,16 @@ impl Context {
         Context { device_type: DeviceType::Cpu, device_id: id }
     }
 
-    /// From the codes of the C API.
+    /// From the codes of the C API. A negative number means the first device of the kind.
     ///
     /// # Errors
-    /// An unknown kind, a negative number, or a GPU: this build has no GPU backend and never falls back silently.
+    /// An unknown kind, or a GPU: this build has no GPU backend and never falls back silently.
     pub fn from_codes(device_type: i32, device_id: i32) -> Result<Context> {
         let kind = match device_type {
             1 => DeviceType::Cpu,
             2 => {
                 return Err(Error::Unsupported(format!(
-                    "gpu({device_id}) was asked for, but this build has no GPU backend: use cpu()"
+                    "GPU is not enabled: gpu({device_id}) was asked for, but this build has no GPU backend: use cpu()"
                 )));
             }
             3 => DeviceType::CpuPinned,
@@ -54,10 +54,7 @@ impl Context {
                 )));
             }
         };
-        if device_id < 0 {
-            return Err(Error::Value(format!("device number {device_id} is negative: use 0 or more")));
-        }
-        Ok(Context { device_type: kind, device_id })
+        Ok(Context { device_type: kind, device_id: device_id.max(0) })
     }
 }
 

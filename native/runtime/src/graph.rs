@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
+use ferromx_core::context::Context;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Copied, Entry, GradGraph};
 use ferromx_core::op::{Cache, KernelFn, OpDef};
@@ -54,6 +55,10 @@ pub struct GraphNode {
     pub attrs: Arc<Attrs>,
     /// What the node keeps between runs.
     pub cache: Arc<Cache>,
+    /// The device that it runs on.
+    pub context: Context,
+    /// The forward node whose gradient the node helps to compute.
+    pub gradient_of: Option<u32>,
 }
 
 impl GraphNode {
@@ -62,6 +67,15 @@ impl GraphNode {
         match &self.action {
             Action::Variable => None,
             Action::Forward(op) | Action::Backward { op, .. } | Action::Fused { op, .. } => Some(op),
+        }
+    }
+
+    /// Whether its kernel can add to what is there.
+    pub fn accumulates(&self) -> bool {
+        match &self.action {
+            Action::Variable | Action::Fused { .. } => false,
+            Action::Forward(op) => op.def.accumulates,
+            Action::Backward { backward, .. } => backward.accumulates,
         }
     }
 
@@ -136,6 +150,8 @@ impl Graph {
             num_outputs,
             attrs: Arc::new(attrs),
             cache: Arc::default(),
+            context: Context::default(),
+            gradient_of: None,
         });
         entry(self.nodes.len() - 1, 0)
     }

@@ -8,6 +8,7 @@ use ferromx_core::error::{Error, Result};
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::params::Attrs;
 use ferromx_core::sparse::Array;
+use ferromx_runtime::executor::Devices;
 use ferromx_runtime::imperative::Tensors;
 use ferromx_runtime::symbol::Symbol;
 use smallvec::SmallVec;
@@ -124,20 +125,20 @@ pub fn symbols(handles: *const SymbolHandle, n: usize, what: &str) -> Result<Vec
     slice(handles, n, what)?.iter().map(|h| handle::symbol(id(*h))).collect()
 }
 
-/// Checks the devices of `ctx_group` names. All host devices share one memory, so a group needs no copies.
-pub fn check_groups(
+/// The devices of a graph: that of everything else, and those of `ctx_group` names.
+pub fn devices(
+    default: (c_int, c_int),
     n: u32,
     names: *mut *const c_char,
     device_types: *const c_int,
     device_ids: *const c_int,
-) -> Result<()> {
+) -> Result<Devices> {
     let n = n as usize;
-    texts(names, n, "map_keys")?;
-    let types = slice(device_types, n, "map_dev_types")?;
-    for (t, id) in types.iter().zip(slice(device_ids, n, "map_dev_ids")?) {
-        Context::from_codes(*t, *id)?;
-    }
-    Ok(())
+    let names = texts(names, n, "map_keys")?;
+    let codes = slice(device_types, n, "map_dev_types")?.iter().zip(slice(device_ids, n, "map_dev_ids")?);
+    let contexts = codes.map(|(t, id)| Context::from_codes(*t, *id)).collect::<Result<Vec<_>>>()?;
+    let default = Context::from_codes(default.0, default.1)?;
+    Ok(Devices { default, groups: names.into_iter().zip(contexts).collect() })
 }
 
 /// Writes a result through a pointer.

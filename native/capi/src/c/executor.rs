@@ -8,10 +8,10 @@ use ferromx_core::ensure;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::storage::Req;
-use ferromx_runtime::executor::{BoundStored, Executor, Monitor};
+use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
 
-use super::args::{check_groups, id, optional, put, raw, slice, stored, texts};
+use super::args::{devices, id, optional, put, raw, slice, stored, texts};
 use super::guard;
 use super::infer::rows;
 use super::number::Number;
@@ -22,7 +22,7 @@ use crate::handle::{self, Object, executor, insert, insert_symbol, insert_tensor
 /// What `MXExecutorBind` and its variants take.
 struct BindArgs {
     symbol: SymbolHandle,
-    device: (c_int, c_int),
+    devices: Devices,
     len: u32,
     args: *mut NDArrayHandle,
     grads: *mut NDArrayHandle,
@@ -44,9 +44,8 @@ impl BindArgs {
             .collect::<Result<_>>()?;
         let aux = stored(self.aux, self.aux_len as usize, "aux_states")?;
         let shared = shared(self.shared)?;
-        let context = Context::from_codes(self.device.0, self.device.1)?;
         let bound = BoundStored { args, grads, reqs, aux };
-        put_handle(out, || Ok(insert_executor(Executor::bind_stored(&s, context, bound, shared.as_deref())?)))
+        put_handle(out, || Ok(insert_executor(Executor::bind_stored(&s, self.devices, bound, shared.as_deref())?)))
     }
 }
 
@@ -150,10 +149,11 @@ pub extern "C" fn MXExecutorBind(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        let (device, aux_len, aux) = ((dev_type, dev_id), aux_states_len, aux_states);
+        let devices = Devices::from(Context::from_codes(dev_type, dev_id)?);
+        let (aux_len, aux) = (aux_states_len, aux_states);
         let shared = std::ptr::null_mut();
         let (args, grads, reqs) = (in_args, arg_grad_store, grad_req_type);
-        BindArgs { symbol: symbol_handle, device, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
+        BindArgs { symbol: symbol_handle, devices, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
     })
 }
 
@@ -176,11 +176,11 @@ pub extern "C" fn MXExecutorBindX(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
-        let (device, aux_len, aux) = ((dev_type, dev_id), aux_states_len, aux_states);
+        let devices = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
+        let (aux_len, aux) = (aux_states_len, aux_states);
         let shared = std::ptr::null_mut();
         let (args, grads, reqs) = (in_args, arg_grad_store, grad_req_type);
-        BindArgs { symbol: symbol_handle, device, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
+        BindArgs { symbol: symbol_handle, devices, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
     })
 }
 
@@ -204,11 +204,11 @@ pub extern "C" fn MXExecutorBindEX(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
-        let (device, aux_len, aux) = ((dev_type, dev_id), aux_states_len, aux_states);
+        let devices = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
+        let (aux_len, aux) = (aux_states_len, aux_states);
         let shared = shared_exec;
         let (args, grads, reqs) = (in_args, arg_grad_store, grad_req_type);
-        BindArgs { symbol: symbol_handle, device, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
+        BindArgs { symbol: symbol_handle, devices, len, args, grads, reqs, aux_len, aux, shared }.bind(out)
     })
 }
 
@@ -289,8 +289,7 @@ pub extern "C" fn MXExecutorReshape(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
-        let context = Context::from_codes(dev_type, dev_id)?;
+        let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
         let given =
             (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx);
         let arrays = ArraysOut {
@@ -329,8 +328,7 @@ pub extern "C" fn MXExecutorReshapeEx(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_map_keys, map_keys, map_dev_types, map_dev_ids)?;
-        let context = Context::from_codes(dev_type, dev_id)?;
+        let context = devices((dev_type, dev_id), num_map_keys, map_keys, map_dev_types, map_dev_ids)?.default;
         let given =
             (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data, provided_arg_shape_idx);
         let arrays = ArraysOut {
@@ -366,11 +364,11 @@ pub extern "C" fn MXExecutorSetMonitorCallbackEX(
     guard(|| set_monitor(handle, callback, callback_handle, monitor_all))
 }
 
-/// Makes a symbol of what an executor was bound to. Plans are optimized, graphs stay as they were.
+/// Makes a symbol of what an executor was bound to, without the expressions that were there before.
 #[unsafe(no_mangle)]
 pub extern "C" fn MXExecutorGetOptimizedSymbol(handle: ExecutorHandle, out: *mut SymbolHandle) -> c_int {
     guard(|| {
         let executor = executor(id(handle))?;
-        put_handle(out, || Ok(insert_symbol(executor.symbol().clone())))
+        put_handle(out, || Ok(insert_symbol(executor.optimized().clone())))
     })
 }

@@ -2,15 +2,14 @@
 
 use std::ffi::{c_char, c_int};
 
-use ferromx_core::context::Context;
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::sparse::StorageType;
 use ferromx_core::storage::Req;
 use ferromx_runtime::arrays::dtype_of_code;
-use ferromx_runtime::executor::SimpleBind;
+use ferromx_runtime::executor::{Devices, SimpleBind};
 
-use super::args::{arrays, check_groups, get, id, put, slice, text, texts};
+use super::args::{arrays, devices, get, id, put, slice, text, texts};
 use super::executor::{ArraysOut, insert_executor, shared};
 use super::guard;
 use super::infer::rows;
@@ -25,7 +24,9 @@ fn request(text: &str) -> Result<Req> {
         "write" => Ok(Req::Write),
         "add" => Ok(Req::Add),
         "inplace" => Ok(Req::Inplace),
-        _ => Err(Error::Value(format!("gradient request '{text}' is unknown: use null, write or add"))),
+        _ => Err(Error::Value(format!(
+            "grad_req={text} is not a valid input in simple_bind; only 'null', 'write', and 'add' are supported"
+        ))),
     }
 }
 
@@ -43,7 +44,11 @@ fn requests(arguments: &[String], n: u32, names: *mut *const c_char, types: *mut
     let types = texts(types, n as usize, "provided_grad_req_types")?;
     let types = types.iter().map(|t| request(t)).collect::<Result<Vec<_>>>()?;
     if names.is_null() {
-        ensure!(types.len() == arguments.len(), "{n} gradient requests were given for {} arguments", arguments.len());
+        ensure!(
+            types.len() == arguments.len(),
+            "The length of grad_req list does not match the number of input arguments in simple_bind, expected {}, provided {n}",
+            arguments.len()
+        );
         return Ok(types);
     }
     let names = texts(names, n as usize, "provided_grad_req_names")?;
@@ -66,7 +71,7 @@ struct Buffer {
 /// What the variants of `MXExecutorSimpleBind` take.
 struct Given<D> {
     symbol: SymbolHandle,
-    context: Context,
+    devices: Devices,
     reqs: (u32, *mut *const c_char, *mut *const c_char),
     shapes: (Named<D>, *const u32),
     dtypes: Named<c_int>,
@@ -101,7 +106,7 @@ impl<D: Number> Given<D> {
             shared: shared.as_deref(),
             shared_args: texts(self.shared_args.1, self.shared_args.0 as usize, "shared_arg_name_list")?,
             buffer: self.buffer.read()?,
-            context: self.context,
+            devices: self.devices,
         };
         let executor = how.bind(&s)?;
         let mut ret = Ret::new();
@@ -169,10 +174,9 @@ pub extern "C" fn MXExecutorSimpleBind(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?;
         let given = Given {
             symbol: symbol_handle,
-            context: Context::from_codes(dev_type, dev_id)?,
+            devices: devices((dev_type, dev_id), num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?,
             reqs: (provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types),
             shapes: (
                 (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data),
@@ -240,10 +244,9 @@ pub extern "C" fn MXExecutorSimpleBindEx(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?;
         let given = Given {
             symbol: symbol_handle,
-            context: Context::from_codes(dev_type, dev_id)?,
+            devices: devices((dev_type, dev_id), num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?,
             reqs: (provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types),
             shapes: (
                 (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data),
@@ -311,10 +314,9 @@ pub extern "C" fn MXExecutorSimpleBindEx64(
     out: *mut ExecutorHandle,
 ) -> c_int {
     guard(|| {
-        check_groups(num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?;
         let given = Given {
             symbol: symbol_handle,
-            context: Context::from_codes(dev_type, dev_id)?,
+            devices: devices((dev_type, dev_id), num_g2c_keys, g2c_keys, g2c_dev_types, g2c_dev_ids)?,
             reqs: (provided_grad_req_list_len, provided_grad_req_names, provided_grad_req_types),
             shapes: (
                 (num_provided_arg_shapes, provided_arg_shape_names, provided_arg_shape_data),

@@ -7,7 +7,7 @@ use ferromx_core::error::Error;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::Array;
 use ferromx_core::storage::Req;
-use ferromx_runtime::executor::{BoundStored, Executor, Monitor};
+use ferromx_runtime::executor::{BoundStored, Devices, Executor, Monitor};
 use ferromx_runtime::imperative::Tensor;
 use jni::objects::{JIntArray, JLongArray, JObject, JObjectArray, JString};
 use jni::refs::Global;
@@ -55,24 +55,27 @@ fn monitor(env: &mut Env<'_>, callback: &JObject<'_>) -> Result<Monitor> {
     }))
 }
 
-/// Devices of `ctx_group` names. All host devices share one memory, so a group needs no copies and nothing more is done.
-fn check_groups<'l>(
+/// The devices of a graph: that of everything else, and those of `ctx_group` names, which may be null.
+fn devices<'l>(
     env: &mut Env<'l>,
+    default: (jint, jint),
     names: &JObjectArray<'l, JString<'l>>,
     types: &JIntArray<'l>,
     ids: &JIntArray<'l>,
-) -> Result<()> {
+) -> Result<Devices> {
+    let default = Context::from_codes(default.0, default.1)?;
     if names.is_null() {
-        return Ok(());
+        return Ok(default.into());
     }
     let (names, types, ids) =
         (strings(env, names, "groupNames")?, ints(env, types, "groupDevTypes")?, ints(env, ids, "groupDevIds")?);
     same_length(types.len(), names.len(), "device types", "groups")?;
     same_length(ids.len(), names.len(), "device numbers", "groups")?;
-    for (t, id) in types.into_iter().zip(ids) {
-        Context::from_codes(t, id)?;
+    let mut devices = Devices::from(default);
+    for (name, (t, id)) in names.into_iter().zip(types.into_iter().zip(ids)) {
+        devices.groups.insert(name, Context::from_codes(t, id)?);
     }
-    Ok(())
+    Ok(devices)
 }
 
 native! {
@@ -81,7 +84,7 @@ native! {
         group_types: JIntArray<'l>, group_ids: JIntArray<'l>, args: JLongArray<'l>, grads: JLongArray<'l>,
         reqs: JIntArray<'l>, aux: JLongArray<'l>, shared: jlong) -> jlong
     {
-        check_groups(env, &group_names, &group_types, &group_ids)?;
+        let devices = devices(env, (dev_type, dev_id), &group_names, &group_types, &group_ids)?;
         let s = symbol(symbol_handle as u64)?;
         let args = stored(&longs(env, &args, "args")?)?;
         let grads = longs(env, &grads, "grads")?
@@ -95,8 +98,7 @@ native! {
             .collect::<Result<Vec<_>>>()?;
         let aux = stored(&longs(env, &aux, "aux")?)?;
         let shared = if shared == 0 { None } else { Some(executor(shared as u64)?) };
-        let context = Context::from_codes(dev_type, dev_id)?;
-        let bound = Executor::bind_stored(&s, context, BoundStored { args, grads, reqs, aux }, shared.as_deref())?;
+        let bound = Executor::bind_stored(&s, devices, BoundStored { args, grads, reqs, aux }, shared.as_deref())?;
         Ok(insert(Object::Executor(Arc::new(bound))) as jlong)
     }
 
@@ -123,9 +125,8 @@ native! {
         group_names: JObjectArray<'l, JString<'l>>, group_types: JIntArray<'l>, group_ids: JIntArray<'l>,
         names: JObjectArray<'l, JString<'l>>, ndims: JIntArray<'l>, dims: JLongArray<'l>) -> JObject<'l>
     {
-        check_groups(env, &group_names, &group_types, &group_ids)?;
+        let context = devices(env, (dev_type, dev_id), &group_names, &group_types, &group_ids)?.default;
         let old = executor(handle as u64)?;
-        let context = Context::from_codes(dev_type, dev_id)?;
         if context != old.context() {
             return Err(Error::Value(format!("an executor on {} cannot be reshaped on {context}", old.context())).into());
         }

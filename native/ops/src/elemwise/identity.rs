@@ -66,11 +66,13 @@ pub static BLOCK_GRAD: OpDef = OpDef::new("BlockGrad")
     .forward(copy)
     .grad(Grad::Zero)
     .inplace(&[(0, 0)])
+    .pointwise()
     .sparse(crate::sparse::keeps_zero, crate::sparse::on_values);
 
 pub static MAKE_LOSS: OpDef = OpDef::new("make_loss")
     .aliases(&["_sparse_make_loss"])
     .doc("Makes any expression a loss: the output is the input, and its gradient is 1, whatever the gradient of the output.")
+    .output_names_by(|_| vec!["loss".into()])
     .forward(copy)
     .grad(Grad::Compose(|g, n| Ok(vec![Some(g.apply1("ones_like", &[n.inputs[0]], &[])?)])))
     .inplace(&[(0, 0)])

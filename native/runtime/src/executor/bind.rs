@@ -11,15 +11,18 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::Forward;
 use ferromx_core::params::Attrs;
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::Req;
+use ferromx_core::storage::{Req, overlap};
 use parking_lot::Mutex;
 
 use super::Executor;
-use super::compile::{Blueprint, Target, no_plan};
+use super::compile::{Blueprint, Target, changing, no_plan};
+use super::place::Arenas;
 use super::plans::{Guarded, Plans};
 use super::twins::Twins;
 use crate::graph::{Action, Graph, entry, op_call};
-use crate::passes::gradient::{self, gradient};
+use crate::passes::common;
+use crate::passes::devices::{self, Devices};
+use crate::passes::gradient::{self, Trace};
 use crate::passes::infer::{self, Entries};
 use crate::symbol::Symbol;
 
@@ -40,116 +43,197 @@ impl Executor {
     ///
     /// # Errors
     /// Arrays that are missing, contradict each other or the graph; a gradient through an operator that has none; no memory.
-    pub fn bind(symbol: &Symbol, context: Context, bound: Bound, shared: Option<&Executor>) -> Result<Executor> {
-        symbol.check_ready()?;
-        check(symbol, &bound)?;
-        let (mut graph, ys) = Graph::from_symbol(symbol);
-        let variables = variable_entries(symbol, &graph);
-        let mut external: HashMap<Entry, NDArray> = HashMap::new();
-        for (e, array) in variables.args.iter().zip(&bound.args).chain(variables.aux.iter().zip(&bound.aux)) {
-            external.insert(*e, array.clone());
-        }
-        let forward_nodes = graph.nodes.len();
-        let (heads, mut targets) = add_gradients(symbol, &mut graph, &ys, &variables.args, &bound)?;
-        for target in &mut targets {
-            if let Some(old) = add_to_old(&mut graph, target)? {
-                external.insert(old, target.array.clone());
-            }
-        }
-        refuse_dynamic(&graph)?;
-        let (shapes, dtypes) = infer_all(&graph, &external, &ys, &heads)?;
-        let mut head_arrays = vec![None; ys.len()];
-        for (i, head) in heads.iter().enumerate() {
-            if let Some(e) = head {
-                let array = NDArray::zeros(&shapes[*e], dtypes[*e].unwrap_or(DType::F32), context)?;
-                external.insert(*e, array.clone());
-                head_arrays[i] = Some(array);
-            }
-        }
-        for y in &ys {
-            if !external.contains_key(y) {
-                external.insert(*y, NDArray::empty(&shapes[*y], dtypes[*y].unwrap_or(DType::F32), context)?);
-            }
-        }
-        let outputs = ys.iter().map(|y| external[y].clone()).collect();
-        let blueprint = Blueprint { graph, forward_nodes, ys, context, shapes, dtypes, external, targets };
-        let arena = match shared {
-            Some(executor) => executor.plans.enter()?.arena(),
-            None => None,
-        };
-        Ok(Executor {
-            symbol: symbol.clone(),
-            context,
-            args: bound.args,
-            grads: bound.grads,
-            reqs: bound.reqs,
-            aux: bound.aux,
-            outputs,
-            head_grads: head_arrays,
-            plans: Guarded::new(Plans::new(blueprint, arena)?),
-            monitor: Mutex::new(None),
-            twins: Twins::default(),
-        })
+    pub fn bind(
+        symbol: &Symbol,
+        devices: impl Into<Devices>,
+        bound: Bound,
+        shared: Option<&Executor>,
+    ) -> Result<Executor> {
+        bind(symbol, devices.into(), bound, shared, &[])
     }
 }
 
-/// Extends the graph by the gradients that are requested. Returns the variables through which gradients of the outputs come in,
-/// where any is read, and what to compute.
-fn add_gradients(
+/// A graph with gradients, and what is known by name in it.
+struct Network {
+    graph: Graph,
+    /// Nodes from here on compute gradients.
+    forward_nodes: usize,
+    ys: Vec<Entry>,
+    variables: VariableEntries,
+    /// Variables through which gradients of the outputs come in, where any is read.
+    heads: Vec<Option<Entry>>,
+    targets: Vec<Target>,
+    trace: Trace,
+    /// The symbol without repeated expressions.
+    optimized: Symbol,
+}
+
+/// Variable of the environment that keeps repeated expressions if it is 0.
+const ELIMINATE: &str = "MXNET_ELIMINATE_COMMON_EXPR";
+
+impl Network {
+    /// The graph of a symbol with the gradients that are requested.
+    fn new(symbol: &Symbol, bound: &Bound) -> Result<Network> {
+        let (mut graph, ys) = Graph::from_symbol(symbol);
+        let variables = variable_entries(symbol, &graph);
+        let arrays = variables.with_arrays(bound).map(|(e, array)| (e, array.clone())).collect();
+        // What is computed once is differentiated once.
+        let (kept, needed) = (ys.iter().copied().collect(), graph.needed_for(ys.iter().copied()));
+        let changing = changing(&graph, &arrays);
+        if std::env::var(ELIMINATE).as_deref() != Ok("0") {
+            common::remove_repeated(&mut graph, &needed, &kept, &changing);
+        }
+        let optimized =
+            symbol.with_inputs(|i| graph.nodes[i].inputs.iter().map(|e| (e.node as usize, e.index)).collect());
+        let (forward_nodes, heads) = (graph.nodes.len(), vec![None; ys.len()]);
+        let trace = Trace::default();
+        let mut network = Network { graph, forward_nodes, ys, variables, heads, targets: Vec::new(), trace, optimized };
+        network.differentiate(symbol, bound)?;
+        Ok(network)
+    }
+
+    /// Extends the graph by the gradients that are requested.
+    fn differentiate(&mut self, symbol: &Symbol, bound: &Bound) -> Result<()> {
+        let wanted: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut head_grads = Vec::new();
+        for (i, y) in self.ys.iter().enumerate() {
+            let head = self.graph.variable(&format!("_head_grad_{i}"), Attrs::new());
+            self.heads[i] = Some(head).filter(|_| !self.graph.node(*y).op().is_some_and(gradient::is_loss));
+            head_grads.push(head);
+        }
+        let xs: Vec<Entry> = wanted.iter().map(|i| self.variables.args[*i]).collect();
+        let request = gradient::Request { ys: &self.ys, head_grads: &head_grads, xs: &xs, again: false };
+        let entries = gradient::traced(&mut self.graph, &request, &mut self.trace)?;
+        for ((i, variable), entry) in wanted.iter().zip(&xs).zip(entries) {
+            let array = bound.grads[*i].clone().ok_or_else(|| {
+                Error::Value(format!(
+                    "argument {} has a gradient request but no gradient array",
+                    symbol.list_arguments()[*i]
+                ))
+            })?;
+            let arg = &bound.args[*i];
+            let is_like_argument = array.shape() == arg.shape() && array.dtype() == arg.dtype();
+            let (req, variable) = (bound.reqs[*i], *variable);
+            self.targets.push(Target { entry, array, req, old: None, variable, is_like_argument });
+        }
+        // Heads that no gradient reads need no array and no argument of `backward`.
+        let used = self.graph.needed_for(self.targets.iter().filter_map(|t| t.entry));
+        for (head, e) in self.heads.iter_mut().zip(&head_grads) {
+            *head = head.filter(|_| used[e.node as usize]);
+        }
+        Ok(())
+    }
+
+    /// Gives every node its device, with copies where arrays pass from one to another.
+    fn place(&mut self, devices: &Devices, bound: &Bound) -> Result<()> {
+        if devices.groups.is_empty() {
+            self.graph.nodes.iter_mut().for_each(|node| node.context = devices.default);
+            return Ok(());
+        }
+        let known = self.variables.with_arrays(bound).map(|(e, array)| (e, array.context())).collect();
+        let placed = devices::place(&self.graph, devices, &known, self.forward_nodes)?;
+        let moved = |e: &mut Entry| *e = placed.entry(*e);
+        let VariableEntries { args, aux } = &mut self.variables;
+        args.iter_mut().chain(aux).chain(&mut self.ys).chain(self.heads.iter_mut().flatten()).for_each(moved);
+        for target in &mut self.targets {
+            moved(&mut target.variable);
+            target.entry.iter_mut().for_each(moved);
+        }
+        self.trace = self.trace.moved(|e| placed.entry(e));
+        self.forward_nodes = placed.forward_nodes;
+        self.graph = placed.graph;
+        Ok(())
+    }
+}
+
+/// Binds a symbol. Outputs take the memory of those in `outputs` where it suffices.
+fn bind(
     symbol: &Symbol,
-    graph: &mut Graph,
-    ys: &[Entry],
-    args: &[Entry],
-    bound: &Bound,
-) -> Result<(Vec<Option<Entry>>, Vec<Target>)> {
-    let wanted: Vec<usize> = (0..bound.args.len()).filter(|i| bound.reqs[*i] != Req::Null).collect();
-    let mut heads: Vec<Option<Entry>> = vec![None; ys.len()];
-    let mut targets: Vec<Target> = Vec::new();
-    if wanted.is_empty() {
-        return Ok((heads, targets));
+    devices: Devices,
+    bound: Bound,
+    shared: Option<&Executor>,
+    outputs: &[NDArray],
+) -> Result<Executor> {
+    symbol.check_ready()?;
+    check(symbol, &bound)?;
+    check_devices(&devices, &bound)?;
+    let mut network = Network::new(symbol, &bound)?;
+    network.place(&devices, &bound)?;
+    let mut external: HashMap<Entry, NDArray> =
+        network.variables.with_arrays(&bound).map(|(e, array)| (e, array.clone())).collect();
+    let Network { mut graph, forward_nodes, ys, heads, mut targets, trace, optimized, .. } = network;
+    for i in 0..targets.len() {
+        let is_shared = (0..targets.len()).any(|k| k != i && overlap(&targets[k].array, &targets[i].array));
+        if let Some(old) = add_to_old(&mut graph, &mut targets[i], is_shared)? {
+            external.insert(old, targets[i].array.clone());
+        }
     }
-    let mut head_grads = Vec::new();
+    refuse_dynamic(&graph)?;
+    let (shapes, dtypes) = infer_all(&graph, &external, &ys, &heads)?;
+    let mut head_arrays = vec![None; ys.len()];
+    for (i, head) in heads.iter().enumerate() {
+        if let Some(e) = head {
+            let array = NDArray::zeros(&shapes[*e], dtypes[*e].unwrap_or(DType::F32), graph.node(ys[i]).context)?;
+            external.insert(*e, array.clone());
+            head_arrays[i] = Some(array);
+        }
+    }
     for (i, y) in ys.iter().enumerate() {
-        let head = graph.variable(&format!("head_grad{i}"), Attrs::new());
-        heads[i] = Some(head).filter(|_| !graph.node(*y).op().is_some_and(gradient::is_loss));
-        head_grads.push(head);
+        if !external.contains_key(y) {
+            let (dtype, context) = (dtypes[*y].unwrap_or(DType::F32), graph.node(*y).context);
+            external.insert(*y, output(&shapes[*y], dtype, context, outputs.get(i))?);
+        }
     }
-    let xs: Vec<Entry> = wanted.iter().map(|i| args[*i]).collect();
-    let request = gradient::Request { ys, head_grads: &head_grads, xs: &xs, again: false };
-    let entries = gradient(graph, &request)?;
-    for (i, entry) in wanted.iter().zip(entries) {
-        let array = bound.grads[*i].clone().ok_or_else(|| {
-            Error::Value(format!(
-                "argument {} has a gradient request but no gradient array",
-                symbol.list_arguments()[*i]
-            ))
-        })?;
-        targets.push(Target { entry, array, req: bound.reqs[*i], old: None });
+    let outputs = ys.iter().map(|y| external[y].clone()).collect();
+    let blueprint = Blueprint { graph, forward_nodes, ys, shapes, dtypes, external, targets, trace };
+    let arenas = match shared {
+        Some(executor) => executor.plans.enter()?.arenas(),
+        None => Arenas::new(),
+    };
+    Ok(Executor {
+        symbol: symbol.clone(),
+        optimized,
+        devices,
+        args: bound.args,
+        grads: bound.grads,
+        reqs: bound.reqs,
+        aux: bound.aux,
+        outputs,
+        head_grads: head_arrays,
+        plans: Guarded::new(Plans::new(blueprint, &arenas)?),
+        monitor: Mutex::new(None),
+        twins: Twins::default(),
+    })
+}
+
+/// An array for an output: in the memory of another one if that suffices.
+fn output(shape: &Shape, dtype: DType, context: Context, memory: Option<&NDArray>) -> Result<NDArray> {
+    let fits = |a: &&NDArray| a.dtype() == dtype && a.context() == context && a.len() >= shape.num_elements();
+    match memory.filter(fits) {
+        Some(a) => NDArray::view(a.chunk().clone(), a.byte_range().start, shape.clone(), dtype),
+        None => NDArray::empty(shape, dtype, context),
     }
-    // Heads that no gradient reads need no array and no argument of `backward`.
-    let used = graph.needed_for(targets.iter().filter_map(|t| t.entry));
-    for (head, e) in heads.iter_mut().zip(&head_grads) {
-        *head = head.filter(|_| used[e.node as usize]);
-    }
-    Ok((heads, targets))
 }
 
 /// Where a gradient is to be added to an array and its kernel only writes, the addition becomes an operator, which can be part of a
-/// chain. Returns the variable that stands for the array's old content.
-fn add_to_old(graph: &mut Graph, target: &mut Target) -> Result<Option<Entry>> {
-    let Some(gradient) = target.entry.filter(|_| target.req == Req::Add) else { return Ok(None) };
-    let adds = match &graph.node(gradient).action {
-        Action::Variable | Action::Fused { .. } => false,
-        Action::Forward(op) => op.def.accumulates,
-        Action::Backward { backward, .. } => backward.accumulates,
-    };
-    if adds {
+/// chain. Returns the variable that stands for the array's old content. Nothing changes if the array is not like the gradient, or
+/// that of another gradient too.
+fn add_to_old(graph: &mut Graph, target: &mut Target, is_shared: bool) -> Result<Option<Entry>> {
+    let Some(gradient) = target.entry.filter(|_| target.req == Req::Add && !is_shared) else { return Ok(None) };
+    let context = graph.node(gradient).context;
+    if graph.node(gradient).accumulates() || !target.is_like_argument || context != target.array.context() {
         return Ok(None);
     }
     let name = format!("{}_add", graph.node(gradient).name);
     let old = graph.variable(&format!("{name}_old"), Attrs::new());
     let add = Action::Forward(op_call("_grad_add", &Attrs::new())?);
-    target.entry = Some(graph.push(&name, add, vec![old, gradient], Attrs::new()));
+    let sum = graph.push(&name, add, vec![old, gradient], Attrs::new());
+    graph.nodes[old.node as usize].context = context;
+    graph.nodes[sum.node as usize].context = context;
+    target.entry = Some(sum);
     target.req = Req::Write;
     target.old = Some(old);
     Ok(target.old)
@@ -192,14 +276,32 @@ fn check(symbol: &Symbol, bound: &Bound) -> Result<()> {
     for ((name, arg), grad) in names.iter().zip(&bound.args).zip(&bound.grads) {
         if let Some(g) = grad {
             ensure!(
-                g.shape() == arg.shape() && g.dtype() == arg.dtype(),
-                "the gradient of argument {name} is {} {}, but the argument is {} {}",
+                g.len() == arg.len(),
+                "the gradient of argument {name} has shape {}, but the argument has shape {}: they need as many elements",
                 g.shape(),
-                g.dtype(),
-                arg.shape(),
-                arg.dtype()
+                arg.shape()
             );
         }
+    }
+    Ok(())
+}
+
+/// Without groups, everything lies on one device.
+fn check_devices(devices: &Devices, bound: &Bound) -> Result<()> {
+    if !devices.groups.is_empty() {
+        return Ok(());
+    }
+    let default = devices.default;
+    let grads =
+        bound.grads.iter().zip(&bound.reqs).filter(|(_, req)| **req != Req::Null).filter_map(|(g, _)| g.as_ref());
+    let given = bound.args.iter().map(|a| ("Input", "arguments", a)).chain(grads.map(|g| ("Gradient", "gradients", g)));
+    for (what, all, array) in given {
+        ensure!(
+            array.context() == default,
+            "{what} array is in {} while binding with ctx={default}. All {all} must be in global context ({default}) unless \
+             group2ctx is specified for cross-device graph.",
+            array.context()
+        );
     }
     Ok(())
 }
@@ -207,6 +309,14 @@ fn check(symbol: &Symbol, bound: &Bound) -> Result<()> {
 struct VariableEntries {
     args: Vec<Entry>,
     aux: Vec<Entry>,
+}
+
+impl VariableEntries {
+    /// The entries, each with its array.
+    fn with_arrays<'a>(&'a self, bound: &'a Bound) -> impl Iterator<Item = (Entry, &'a NDArray)> {
+        let (args, aux) = (self.args.iter().zip(&bound.args), self.aux.iter().zip(&bound.aux));
+        args.chain(aux).map(|(e, array)| (*e, array))
+    }
 }
 
 /// The entries of arguments and auxiliary states; the graph has the symbol's nodes in the same order.
@@ -282,7 +392,9 @@ pub(super) fn reshape(
         ensure!(shape.is_known(), "the shape of {name} cannot be inferred (known so far: {shape}): give it to reshape");
         ensure!(
             given(name) || partial_shaping,
-            "the shape of {name} changes from {} to {shape} although it was not given: allow it with partial_shaping",
+            "Shape of unspecifie arg: {name} changed. This can cause the new executor to not share parameters with the old one. \
+             Please check for error in network.If this is intended, set partial_shaping=True to suppress this warning. It would \
+             change from {} to {shape}",
             array.shape()
         );
         if shape.num_elements() <= array.len() {
@@ -290,10 +402,12 @@ pub(super) fn reshape(
         }
         ensure!(
             allow_up_sizing,
-            "the new shape {shape} of {name} is larger than {}: allow new memory with allow_up_sizing",
+            "New shape of arg: {name} is larger than original.First making a big executor and then down sizing it is more \
+             efficient than the reverse.If you really want to up size, set allow_up_sizing=True to enable allocation of new \
+             arrays. It would grow from {} to {shape}",
             array.shape()
         );
-        NDArray::zeros(shape, array.dtype(), old.context)
+        NDArray::zeros(shape, array.dtype(), array.context())
     };
     let names = old.symbol.list_arguments();
     let args: Vec<NDArray> =
@@ -305,5 +419,5 @@ pub(super) fn reshape(
     let aux =
         (aux_names.iter().zip(&old.aux).zip(&inferred.aux)).map(|((n, a), s)| adapt(n, a, s)).collect::<Result<_>>()?;
     let bound = Bound { args, grads, reqs: old.reqs.clone(), aux };
-    Executor::bind(&old.symbol, old.context, bound, Some(old))
+    bind(&old.symbol, old.devices.clone(), bound, Some(old), &old.outputs)
 }

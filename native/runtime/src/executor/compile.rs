@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::Entry;
@@ -11,13 +10,15 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Cache, Forward, HostFn, KernelFn};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_core::shape::Shape;
-use ferromx_core::storage::{Call, Chunk, Region, Req, overlap};
+use ferromx_core::storage::{Call, Region, Req, overlap};
 
 use super::chain::ChainDraft;
-use super::place::{self, Placement};
-use super::plan::{Host, Kernel, Plan, Step, Work, copy_kernel, zero_kernel};
+use super::place::{self, Arenas, Placement};
+use super::plan::{Host, Kernel, Plan, Report, Step, Work, copy_kernel, zero_kernel};
+use super::reports::{self, Seen};
 use crate::graph::{Action, Graph, entry, op_call};
 use crate::passes::chains::{self, Schedule};
+use crate::passes::gradient::Trace;
 use crate::passes::infer::Entries;
 use crate::passes::{common, epilogue};
 use crate::symbol::OpCall;
@@ -43,6 +44,10 @@ pub struct Target {
     pub req: Req,
     /// The variable for the array's old content, where an operator adds to it.
     pub old: Option<Entry>,
+    /// The argument.
+    pub variable: Entry,
+    /// Whether the array has shape and type of the argument.
+    pub is_like_argument: bool,
 }
 
 /// A graph, all shapes and types, and the arrays: what plans are made from.
@@ -53,8 +58,6 @@ pub struct Blueprint {
     pub forward_nodes: usize,
     /// The outputs.
     pub ys: Vec<Entry>,
-    /// The device.
-    pub context: Context,
     /// Shapes of all entries.
     pub shapes: Entries<Shape>,
     /// Types of all entries.
@@ -63,14 +66,16 @@ pub struct Blueprint {
     pub external: HashMap<Entry, NDArray>,
     /// The gradients.
     pub targets: Vec<Target>,
+    /// How they flow.
+    pub trace: Trace,
 }
 
 impl Blueprint {
-    /// Makes a plan. `arena` is memory for intermediate results, if it suffices.
+    /// Makes a plan. `arenas` is memory for intermediate results, where it suffices.
     ///
     /// # Errors
     /// Operators without a kernel for the device; no memory.
-    pub fn compile(&self, purpose: Purpose, arena: Option<Arc<Chunk>>) -> Result<Plan> {
+    pub fn compile(&self, purpose: Purpose, arenas: &Arenas) -> Result<Plan> {
         let targets = if purpose == Purpose::Inference { &[] } else { self.targets.as_slice() };
         let ends = || self.ys.iter().copied().chain(targets.iter().filter_map(|t| t.entry));
         let kept: HashSet<Entry> = ends().collect();
@@ -80,8 +85,11 @@ impl Blueprint {
         }
         let graph = &graph;
         let needed = graph.needed_for(ends());
+        let mut reports = None;
         let schedule = if purpose == Purpose::Monitoring {
-            Schedule::unfused(&needed)
+            let (schedule, seen) = reports::watch(graph, &needed, self.forward_nodes, &self.trace, targets);
+            reports = Some(seen);
+            schedule
         } else {
             Schedule::fused(&chains::Request {
                 graph,
@@ -89,7 +97,7 @@ impl Blueprint {
                 forward_nodes: self.forward_nodes,
                 shapes: &self.shapes,
                 dtypes: &self.dtypes,
-                changing: &self.changing(),
+                changing: &changing(graph, &self.external),
             })
         };
         let compiler = Compiler { blueprint: self, graph, targets, needed: &needed };
@@ -103,11 +111,20 @@ impl Blueprint {
             dtypes: &self.dtypes,
             external: &external,
             kept: &kept,
-            context: self.context,
-            arena,
+            arenas,
+            watched: reports.as_ref().map(|reports| {
+                let lasting = |seen: &Seen| Some((seen.entry?, seen.after.checked_sub(1)?));
+                let mut watched = HashMap::new();
+                for (e, step) in reports.all().filter_map(lasting) {
+                    let last = watched.entry(e).or_insert(step);
+                    *last = step.max(*last);
+                }
+                watched
+            }),
         })?;
         let mut drafts = Vec::new();
         let mut forward_steps = 0;
+        let mut drafts_before = vec![0];
         for step in &schedule.steps {
             match step.as_slice() {
                 [i] if placement.elided[*i] => {}
@@ -117,14 +134,22 @@ impl Blueprint {
             if step.last().is_some_and(|i| *i < self.forward_nodes) {
                 forward_steps = drafts.len();
             }
+            drafts_before.push(drafts.len());
         }
         compiler.finish_targets(&external, &placement, &requests, &mut drafts)?;
-        compiler.seal(drafts, forward_steps, placement)
+        let reports = reports.unwrap_or_default();
+        let reports = [&reports.forward, &reports.backward].map(|seen| {
+            seen.iter().map(|s| compiler.report(s, &drafts_before, &placement)).collect::<Result<Vec<_>>>()
+        });
+        let [forward_reports, backward_reports] = reports;
+        let (region, steps) = compiler.seal(drafts)?;
+        let (forward_reports, backward_reports) = (forward_reports?, backward_reports?);
+        Ok(Plan { region, steps, forward_steps, arenas: placement.arenas, forward_reports, backward_reports })
     }
 
     /// The passes that make the graph smaller.
     fn rewrite(&self, graph: &mut Graph, kept: &HashSet<Entry>, inference: bool) {
-        let changing = self.changing();
+        let changing = changing(&self.graph, &self.external);
         let needed = graph.needed_for(kept.iter().copied());
         common::remove_repeated(graph, &needed, kept, &changing);
         let request = epilogue::Request {
@@ -138,19 +163,19 @@ impl Blueprint {
         };
         epilogue::fuse(graph, &request);
     }
+}
 
-    /// Entries in memory that some operator changes.
-    fn changing(&self) -> HashSet<Entry> {
-        let changes = self.graph.nodes.iter().flat_map(|node| match &node.action {
-            Action::Forward(op) => op.mutated().iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
-            _ => Vec::new(),
-        });
-        let changed: HashSet<Entry> = changes.collect();
-        let arrays: Vec<&NDArray> = changed.iter().filter_map(|e| self.external.get(e)).collect();
-        let same_memory = |a: &NDArray| arrays.iter().any(|b| overlap(a, b));
-        let aliases = self.external.iter().filter(|(_, a)| !arrays.is_empty() && same_memory(a)).map(|(e, _)| *e);
-        changed.iter().copied().chain(aliases).collect()
-    }
+/// Entries in memory that some operator changes; `external` has the arrays of variables.
+pub fn changing(graph: &Graph, external: &HashMap<Entry, NDArray>) -> HashSet<Entry> {
+    let changes = graph.nodes.iter().flat_map(|node| match &node.action {
+        Action::Forward(op) => op.mutated().iter().filter_map(|m| node.inputs.get(*m)).copied().collect(),
+        _ => Vec::new(),
+    });
+    let changed: HashSet<Entry> = changes.collect();
+    let arrays: Vec<&NDArray> = changed.iter().filter_map(|e| external.get(e)).collect();
+    let same_memory = |a: &NDArray| arrays.iter().any(|b| overlap(a, b));
+    let aliases = external.iter().filter(|(_, a)| !arrays.is_empty() && same_memory(a)).map(|(e, _)| *e);
+    changed.iter().copied().chain(aliases).collect()
 }
 
 /// The error for an operator around which no graph can be planned.
@@ -207,12 +232,13 @@ impl Compiler<'_> {
                 && (e.node as usize) >= b.forward_nodes
                 && b.shapes[e] == *t.array.shape()
                 && b.dtypes[e] == Some(t.array.dtype())
+                && node.context == t.array.context()
                 && !others.any(|(_, a)| overlap(a, &t.array));
             let readers =
                 self.graph.nodes.iter().enumerate().filter(|(i, n)| self.needed[*i] && n.inputs.contains(&e)).count();
             let view = matches!(&node.action, Action::Forward(op) if matches!(op.def.forward, Forward::View));
             let possible = if t.req == Req::Add {
-                readers == 0 && self.targets.iter().filter(|o| o.entry == t.entry).count() == 1
+                readers == 0 && node.accumulates() && self.targets.iter().filter(|o| o.entry == t.entry).count() == 1
             } else {
                 !view
             };
@@ -234,7 +260,7 @@ impl Compiler<'_> {
                 parameters = Some(params.clone());
                 (op, Run::Kernel(*kernel), &[], cache)
             }
-            Action::Forward(op) => match op.def.forward_on(self.blueprint.context.device_type)? {
+            Action::Forward(op) => match op.def.forward_on(node.context.device_type)? {
                 Forward::Kernel(k) => (op, Run::Kernel(k), op.mutated(), cache),
                 Forward::View => (op, Run::Kernel(copy_kernel), &[], cache),
                 Forward::Host(f) => (op, Run::Host(f), &[], cache),
@@ -259,7 +285,7 @@ impl Compiler<'_> {
             match &placement.arrays[e] {
                 Some(a) => outs.push((a.clone(), requests.get(&e).copied().unwrap_or(Req::Write))),
                 None if matches!(run, Run::Host(_)) => outs.push((self.foreign(e)?, Req::Null)),
-                None => outs.push((self.nobody(e, &placement.arena)?, Req::Null)),
+                None => outs.push((self.nobody(e, &placement.arenas)?, Req::Null)),
             }
         }
         outs.extend(mutates.iter().filter_map(|m| Some((ins.get(*m)?.clone(), Req::Write))));
@@ -269,16 +295,27 @@ impl Compiler<'_> {
 
     /// An array of the right shape and type for an output that nobody wants, without memory of its own where the arena is large
     /// enough: it is never touched.
-    fn nobody(&self, e: Entry, arena: &Arc<Chunk>) -> Result<NDArray> {
+    fn nobody(&self, e: Entry, arenas: &Arenas) -> Result<NDArray> {
         let (shape, dtype) = (&self.blueprint.shapes[e], self.blueprint.dtypes[e].unwrap_or(DType::F32));
-        NDArray::view(arena.clone(), 0, shape.clone(), dtype)
-            .or_else(|_| NDArray::empty(shape, dtype, self.blueprint.context))
+        let context = self.graph.node(e).context;
+        let view = arenas.get(&context).and_then(|arena| NDArray::view(arena.clone(), 0, shape.clone(), dtype).ok());
+        view.map_or_else(|| NDArray::empty(shape, dtype, context), Ok)
+    }
+
+    /// An array for a monitor.
+    fn report(&self, seen: &Seen, drafts_before: &[usize], placement: &Placement) -> Result<Report> {
+        let array = match seen.entry.and_then(|e| placement.arrays[e].clone()) {
+            Some(array) => array,
+            None => self.foreign(seen.like)?,
+        };
+        let after = drafts_before.get(seen.after).copied().unwrap_or_default();
+        Ok(Report { after, name: seen.name.clone(), array, is_input: seen.is_input })
     }
 
     /// An array for an output that nobody wants, for code that may write it all the same.
     fn foreign(&self, e: Entry) -> Result<NDArray> {
         let dtype = self.blueprint.dtypes[e].unwrap_or(DType::F32);
-        NDArray::zeros(&self.blueprint.shapes[e], dtype, self.blueprint.context)
+        NDArray::zeros(&self.blueprint.shapes[e], dtype, self.graph.node(e).context)
     }
 
     /// Adds the copies and additions for gradients that no kernel could write straight into their array.
@@ -289,15 +326,18 @@ impl Compiler<'_> {
         requests: &HashMap<Entry, Req>,
         drafts: &mut Vec<Draft>,
     ) -> Result<()> {
-        let add = op_call("_grad_add", &Attrs::new())?;
-        let Forward::Kernel(add_kernel) = add.def.forward else {
-            return Err(Error::Internal("_grad_add has no kernel".into()));
+        let kernel_of = |name: &str, attrs: &Attrs| {
+            let call = op_call(name, attrs)?;
+            match call.def.forward {
+                Forward::Kernel(kernel) => Ok((kernel, call.params)),
+                _ => Err(Error::Internal(format!("{name} has no kernel"))),
+            }
         };
+        let none = || op_call("_copy", &Attrs::new()).map(|copy| copy.params);
         for t in self.targets {
-            let draft = |op, kernel, ins: Vec<NDArray>, node: u32| {
-                let outs = vec![(t.array.clone(), Req::Write)];
-                let (run, params, cache) = (Run::Kernel(kernel), add.params.clone(), Arc::default());
-                Draft::One(CallDraft { op, node: node as usize, run, params, cache, ins, outs })
+            let mut draft = |op, (kernel, params), ins: Vec<NDArray>, out: &NDArray, node: u32| {
+                let (run, cache, outs) = (Run::Kernel(kernel), Arc::default(), vec![(out.clone(), Req::Write)]);
+                drafts.push(Draft::One(CallDraft { op, node: node as usize, run, params, cache, ins, outs }));
             };
             match t.entry {
                 Some(e)
@@ -308,21 +348,30 @@ impl Compiler<'_> {
                     let source = placement.arrays[e].clone().ok_or_else(|| {
                         Error::Internal(format!("the gradient {} has no place", self.graph.node(e).name))
                     })?;
-                    let source = source.reshape(t.array.shape())?;
-                    drafts.push(match t.req {
-                        Req::Add => draft("_grad_add", add_kernel, vec![t.array.clone(), source], e.node),
-                        _ => draft("_copy", copy_kernel, vec![source], e.node),
-                    });
+                    let mut source = source.reshape(t.array.shape())?;
+                    if source.dtype() != t.array.dtype() {
+                        let cast = Attrs::from([("dtype".to_string(), t.array.dtype().to_string())]);
+                        let converted = NDArray::empty(t.array.shape(), t.array.dtype(), t.array.context())?;
+                        draft("Cast", kernel_of("Cast", &cast)?, vec![source], &converted, e.node);
+                        source = converted;
+                    }
+                    match t.req {
+                        Req::Add => {
+                            let add = kernel_of("_grad_add", &Attrs::new())?;
+                            draft("_grad_add", add, vec![t.array.clone(), source], &t.array, e.node);
+                        }
+                        _ => draft("_copy", (copy_kernel as KernelFn, none()?), vec![source], &t.array, e.node),
+                    }
                 }
                 None if t.req == Req::Add => {}
-                None => drafts.push(draft("_zeros", zero_kernel, vec![], 0)),
+                None => draft("_zeros", (zero_kernel as KernelFn, none()?), vec![], &t.array, 0),
             }
         }
         Ok(())
     }
 
     /// Checks the operands of all steps and takes the chunks together under one region.
-    fn seal(&self, drafts: Vec<Draft>, forward_steps: usize, placement: Placement) -> Result<Plan> {
+    fn seal(&self, drafts: Vec<Draft>) -> Result<(Region, Vec<Step>)> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for draft in &drafts {
             match draft {
@@ -342,53 +391,27 @@ impl Compiler<'_> {
             .into_iter()
             .map(|draft| match draft {
                 Draft::One(d) => self.seal_call(d, &region),
-                Draft::Chain(d) => Ok(Step { work: d.seal(self.graph, &region)?, inputs: vec![], outputs: vec![] }),
+                Draft::Chain(d) => Ok(Step { work: d.seal(self.graph, &region)? }),
             })
             .collect::<Result<_>>()?;
-        Ok(Plan { region, steps, forward_steps, arena: placement.arena, context: self.blueprint.context })
+        Ok((region, steps))
     }
 
     fn seal_call(&self, d: CallDraft, region: &Region) -> Result<Step> {
         let node = &self.graph.nodes[d.node];
-        let name = |e: &Entry, array: &NDArray| match self.graph.node(*e).op() {
-            None => (self.graph.node(*e).name.clone(), array.clone()),
-            Some(_) => (self.output_name(*e), array.clone()),
-        };
-        let visible = (0..node.num_visible().min(node.num_outputs)).map(|k| entry(d.node, k));
-        let (op, node_name, params, cache) = (d.op, node.name.clone(), d.params, d.cache);
+        let (op, node_name, params, cache, context) = (d.op, node.name.clone(), d.params, d.cache, node.context);
         let work = match d.run {
             Run::Kernel(kernel) => {
                 let call = Call::new(region, &d.ins, d.outs.iter().map(|(a, r)| (a, *r)))
                     .map_err(|e| e.in_operator(op, &node.name))?;
-                Work::One(Kernel { op, node: node_name, kernel, params, cache }, Box::new(call))
+                Work::One(Kernel { op, node: node_name, kernel, params, cache, context }, Box::new(call))
             }
             Run::Host(function) => {
                 let (ins, (outs, reqs)) = (d.ins.clone(), d.outs.iter().cloned().unzip());
                 let title = node.op().map_or(op, OpCall::title).to_string();
-                Work::Host(Host { op, title, node: node_name, function, params, cache, ins, outs, reqs })
+                Work::Host(Host { op, title, node: node_name, function, params, cache, ins, outs, reqs, context })
             }
         };
-        Ok(Step {
-            work,
-            inputs: node.inputs.iter().zip(&d.ins).map(|(e, a)| name(e, a)).collect(),
-            outputs: visible
-                .zip(&d.outs)
-                .filter(|(_, (_, r))| *r != Req::Null)
-                .map(|(e, (a, _))| name(&e, a))
-                .collect(),
-        })
-    }
-
-    fn output_name(&self, e: Entry) -> String {
-        let node = self.graph.node(e);
-        let names = match &node.action {
-            Action::Forward(op) => op.def.output_names(&op.params),
-            _ => Vec::new(),
-        };
-        format!(
-            "{}_{}",
-            node.name,
-            names.get(e.index as usize).cloned().unwrap_or_else(|| format!("output{}", e.index))
-        )
+        Ok(Step { work })
     }
 }

@@ -6,6 +6,7 @@ mod compile;
 mod place;
 mod plan;
 mod plans;
+mod reports;
 mod simple_bind;
 mod twins;
 
@@ -26,15 +27,19 @@ pub use simple_bind::SimpleBind;
 pub use twins::BoundStored;
 use twins::Twins;
 
+use crate::arrays;
+pub use crate::passes::devices::Devices;
 use crate::symbol::Symbol;
 
-/// Called with the name and a copy of every visible output of every operator that ran; with inputs too if so asked.
+/// Called with the name and a copy of every output of every operator that ran, and of the gradients of its inputs; with inputs too if
+/// so asked.
 pub type Monitor = Arc<dyn Fn(&str, NDArray) + Send + Sync>;
 
 /// A symbol bound to its arguments, gradients and auxiliary states.
 pub struct Executor {
     symbol: Symbol,
-    context: Context,
+    optimized: Symbol,
+    devices: Devices,
     args: Vec<NDArray>,
     grads: Vec<Option<NDArray>>,
     reqs: Vec<Req>,
@@ -59,7 +64,8 @@ impl Executor {
     }
 
     /// Computes the gradients of the last training forward pass. Each output that is no loss needs its gradient in `head_grads`,
-    /// in the order of the outputs; losses ignore theirs. Where no gradient was requested there is nothing to do.
+    /// in the order of the outputs, of any type; losses ignore theirs, and so is what is left over. Where no gradient was requested
+    /// there is nothing to do.
     ///
     /// # Errors
     /// A missing or misshapen head gradient, those of the operators.
@@ -67,30 +73,23 @@ impl Executor {
         if self.reqs.iter().all(|r| *r == Req::Null) {
             return Ok(());
         }
-        ensure!(
-            head_grads.is_empty() || head_grads.len() == self.outputs.len(),
-            "{} head gradients were given for {} outputs",
-            head_grads.len(),
-            self.outputs.len()
-        );
         for (i, slot) in self.head_grads.iter().enumerate() {
             let Some(slot) = slot else { continue };
             let Some(given) = head_grads.get(i) else {
                 return Err(Error::Value(format!(
-                    "output {i} ({}) is no loss, so backward needs its gradient: pass one array per output, \
-                     or end the network with a loss such as SoftmaxOutput or MakeLoss",
+                    "Because the last operator is not Loss function, head_gradient is required when calling backward. If you are \
+                     attempting to minimize the output as an objective, please modify your network and pass it through the \
+                     make_loss symbol. Output {i} ({}) has no head gradient: pass one array for each output",
                     self.symbol.list_outputs()[i]
                 )));
             };
             ensure!(
-                given.shape() == slot.shape() && given.dtype() == slot.dtype(),
-                "the head gradient of output {i} is {} {}, but the output is {} {}",
+                given.shape() == slot.shape(),
+                "operands shape mismatch from.shape = {} to.shape={}: the head gradient of output {i} must have its shape",
                 given.shape(),
-                given.dtype(),
-                slot.shape(),
-                slot.dtype()
+                slot.shape()
             );
-            slot.copy_from(given)?;
+            arrays::copy_dense(given, slot)?;
         }
         let monitor = self.monitor.lock().clone();
         self.twins.before_backward()?;
@@ -123,9 +122,14 @@ impl Executor {
         &self.symbol
     }
 
-    /// The device.
+    /// The symbol that is bound, without repeated expressions.
+    pub fn optimized(&self) -> &Symbol {
+        &self.optimized
+    }
+
+    /// The device of what belongs to no group.
     pub fn context(&self) -> Context {
-        self.context
+        self.devices.default
     }
 
     /// Installs a monitor, or removes it. While there is one, operators run one by one.
@@ -154,6 +158,6 @@ impl Executor {
     /// A listing of the plan: operators in order of execution and memory.
     pub fn debug_string(&self) -> String {
         let plans = self.plans.enter().map_or_else(|e| e.to_string(), |plans| plans.describe());
-        format!("{}{plans}", self.symbol.debug_string())
+        format!("{}{plans}", self.optimized.debug_string())
     }
 }

@@ -1,6 +1,6 @@
 //! Decides where each entry of a graph lies: in an array of the user, in a kept output, or in the arena.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -31,11 +31,14 @@ pub struct Request<'a> {
     pub external: &'a HashMap<Entry, NDArray>,
     /// Entries that something outside the graph reads after the last step.
     pub kept: &'a HashSet<Entry>,
-    /// Device of the arena.
-    pub context: Context,
-    /// Memory that may serve as the arena if it is large enough.
-    pub arena: Option<Arc<Chunk>>,
+    /// Memory that may serve as the arenas if it is large enough.
+    pub arenas: &'a Arenas,
+    /// Entries that are read once more behind the steps so numbered, where a monitor sees every operator.
+    pub watched: Option<HashMap<Entry, usize>>,
 }
+
+/// Memory for intermediate results, by device.
+pub type Arenas = BTreeMap<Context, Arc<Chunk>>;
 
 /// Where everything lies.
 pub struct Placement {
@@ -43,8 +46,8 @@ pub struct Placement {
     pub arrays: Entries<Option<NDArray>>,
     /// Nodes that need not run, because their output is their input's memory.
     pub elided: Vec<bool>,
-    /// The arena.
-    pub arena: Arc<Chunk>,
+    /// The arenas.
+    pub arenas: Arenas,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -64,6 +67,7 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
     let mut home = Entries::new(r.graph, Home::Nowhere);
     let mut arrays: Entries<Option<NDArray>> = Entries::new(r.graph, None);
     let mut blocks: Vec<Block> = Vec::new();
+    let mut contexts: Vec<Context> = Vec::new();
     let mut elided = vec![false; r.graph.nodes.len()];
     for (e, array) in r.external {
         home[*e] = Home::External;
@@ -77,7 +81,7 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
                 continue;
             }
             let Some(last) = last_use[e] else { continue };
-            if is_view(node) && e.index == 0 && home[node.inputs[0]] != Home::Nowhere {
+            if r.watched.is_none() && is_view(node) && e.index == 0 && home[node.inputs[0]] != Home::Nowhere {
                 elided[e.node as usize] = true;
                 home[e] = home[node.inputs[0]];
                 if let Home::Arena(b) = home[e] {
@@ -94,16 +98,24 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
                 }
                 None => {
                     blocks.push(Block { bytes, first: t, last });
+                    contexts.push(node.context);
                     Home::Arena(blocks.len() - 1)
                 }
             };
         }
     }
-    let (offsets, total) = assign_offsets(&blocks);
-    let arena = match &r.arena {
-        Some(chunk) if chunk.bytes() >= total => chunk.clone(),
-        _ => Chunk::new(total, r.context)?,
-    };
+    let mut arenas = Arenas::new();
+    let mut offsets = vec![0; blocks.len()];
+    for context in contexts.iter().copied().collect::<BTreeSet<_>>() {
+        let members: Vec<usize> = (0..blocks.len()).filter(|b| contexts[*b] == context).collect();
+        let (found, total) = assign_offsets(&members.iter().map(|b| blocks[*b].clone()).collect::<Vec<_>>());
+        members.iter().zip(found).for_each(|(b, offset)| offsets[*b] = offset);
+        let arena = match r.arenas.get(&context) {
+            Some(chunk) if chunk.bytes() >= total => chunk.clone(),
+            _ => Chunk::new(total, context)?,
+        };
+        arenas.insert(context, arena);
+    }
     for step in &r.schedule.steps {
         for (e, _) in made_by(r.graph, step) {
             if arrays[e].is_some() {
@@ -115,12 +127,12 @@ pub fn place(request: &Request<'_>) -> Result<Placement> {
                     Some(viewed) => Some(viewed.reshape(shape)?),
                     None => None,
                 },
-                Home::Arena(b) => Some(NDArray::view(arena.clone(), offsets[b], shape.clone(), dtype)?),
+                Home::Arena(b) => Some(NDArray::view(arenas[&contexts[b]].clone(), offsets[b], shape.clone(), dtype)?),
                 Home::Nowhere | Home::External => None,
             };
         }
     }
-    Ok(Placement { arrays, elided, arena })
+    Ok(Placement { arrays, elided, arenas })
 }
 
 fn is_view(node: &crate::graph::GraphNode) -> bool {
@@ -143,6 +155,10 @@ fn last_uses(r: &Request<'_>) -> Entries<Option<usize>> {
                 last[*e] = Some(t);
             }
         }
+    }
+    for (e, behind) in r.watched.iter().flatten() {
+        // One step longer, so that the step itself does not work in place.
+        last[*e] = Some(last[*e].unwrap_or(0).max(*behind + 1));
     }
     for e in r.kept {
         last[*e] = Some(usize::MAX);

@@ -1,6 +1,7 @@
 //! The flat plan of a bound graph: kernels with checked operands, in order.
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ferromx_core::context::Context;
@@ -13,6 +14,7 @@ use ferromx_kernels::par;
 use parking_lot::Mutex;
 
 use super::Monitor;
+use super::place::Arenas;
 use crate::imperative::unrecorded;
 use crate::{profiler, random};
 
@@ -28,10 +30,13 @@ pub struct Kernel {
     pub params: Params,
     /// What the node keeps between runs.
     pub cache: Arc<Cache>,
+    /// The device.
+    pub context: Context,
 }
 
 impl Kernel {
-    fn run(&self, is_train: bool, context: Context, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+    fn run(&self, is_train: bool, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
+        let context = self.context;
         let random = random::device(context);
         let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
         (self.kernel)(&ctx, ins, outs).map_err(|e| e.in_operator(self.op, &self.node))
@@ -58,10 +63,13 @@ pub struct Host {
     pub outs: Vec<NDArray>,
     /// What to do with each output.
     pub reqs: Vec<Req>,
+    /// The device.
+    pub context: Context,
 }
 
 impl Host {
-    fn run(&self, is_train: bool, context: Context) -> Result<()> {
+    fn run(&self, is_train: bool) -> Result<()> {
+        let context = self.context;
         let random = random::device(context);
         let ctx = OpCtx { op: self.op, params: &self.params, is_train, random, cache: Some(&self.cache), context };
         unrecorded(is_train, || (self.function)(&ctx, &self.ins, &self.outs, &self.reqs))
@@ -83,10 +91,18 @@ pub enum Work {
 pub struct Step {
     /// What it does.
     pub work: Work,
-    /// Inputs by name, for monitors.
-    pub inputs: Vec<(String, NDArray)>,
-    /// Visible outputs by name, for monitors.
-    pub outputs: Vec<(String, NDArray)>,
+}
+
+/// An array that a monitor sees.
+pub struct Report {
+    /// How many steps have run before.
+    pub after: usize,
+    /// The name.
+    pub name: String,
+    /// The array.
+    pub array: NDArray,
+    /// Whether it is an input of the operator that ran.
+    pub is_input: bool,
 }
 
 impl Step {
@@ -113,11 +129,11 @@ impl Step {
         }
     }
 
-    fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool, context: Context) -> Result<()> {
+    fn run(&self, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
         let _measured = profiler::symbolic(|| self.title());
         match &self.work {
-            Work::One(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, context, ins, outs)),
-            Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train, context),
+            Work::One(kernel, call) => call.with(guard, |ins, outs| kernel.run(is_train, ins, outs)),
+            Work::Chain(kernels, chain) => run_chain(kernels, chain, guard, is_train),
             Work::Host(_) => Err(Error::Internal("a function that runs without locks was called under them".into())),
         }
     }
@@ -126,13 +142,7 @@ impl Step {
 /// Elements that each member of a chain computes for it to be worth another thread.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-fn run_chain(
-    kernels: &[Kernel],
-    chain: &Chain,
-    guard: &mut RegionGuard<'_>,
-    is_train: bool,
-    context: Context,
-) -> Result<()> {
+fn run_chain(kernels: &[Kernel], chain: &Chain, guard: &mut RegionGuard<'_>, is_train: bool) -> Result<()> {
     let blocks = chain.blocks(guard)?;
     let failure = Mutex::new(None);
     let threads =
@@ -141,7 +151,7 @@ fn run_chain(
         par::with_scratch(chain.scratch_bytes(), |scratch: &mut [u8]| {
             for mut block in std::iter::from_fn(|| blocks.take()).flatten() {
                 for (i, kernel) in kernels.iter().enumerate() {
-                    let run = |ins: &[In<'_>], outs: &mut [Out<'_>]| kernel.run(is_train, context, ins, outs);
+                    let run = |ins: &[In<'_>], outs: &mut [Out<'_>]| kernel.run(is_train, ins, outs);
                     if let Err(error) = block.call(i, scratch, run) {
                         failure.lock().get_or_insert(error);
                         return;
@@ -153,6 +163,13 @@ fn run_chain(
     failure.into_inner().map_or(Ok(()), Err)
 }
 
+/// Which steps run.
+#[derive(Clone, Copy)]
+enum Pass {
+    Forward,
+    Backward,
+}
+
 /// All steps, with the locks they run under.
 pub struct Plan {
     /// Every chunk that a step touches.
@@ -161,38 +178,59 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// How many of the steps are forward ones.
     pub forward_steps: usize,
-    /// Bytes of the arena.
-    pub arena: Arc<ferromx_core::storage::Chunk>,
-    /// The device.
-    pub context: Context,
+    /// Memory for intermediate results.
+    pub arenas: Arenas,
+    /// What a monitor sees of the forward steps.
+    pub forward_reports: Vec<Report>,
+    /// What a monitor sees of the gradient steps.
+    pub backward_reports: Vec<Report>,
 }
 
 impl Plan {
     /// Runs the forward steps.
     pub fn forward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        self.run(0..self.forward_steps, is_train, monitor)
+        match monitor {
+            None => self.run(0..self.forward_steps, is_train),
+            Some(monitor) => self.run_monitored(0..self.forward_steps, is_train, Pass::Forward, monitor),
+        }
     }
 
     /// Runs the gradient steps.
     pub fn backward(&mut self, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        self.run(self.forward_steps..self.steps.len(), is_train, monitor)
+        let steps = self.forward_steps..self.steps.len();
+        match monitor {
+            None => self.run(steps, is_train),
+            Some(monitor) => self.run_monitored(steps, is_train, Pass::Backward, monitor),
+        }
     }
 
-    fn run(&mut self, range: std::ops::Range<usize>, is_train: bool, monitor: Option<&(Monitor, bool)>) -> Result<()> {
-        let context = self.context;
-        let Some((monitor, inputs_too)) = monitor else {
-            // Steps that take the locks share them; each of the others is a part by itself.
-            for part in self.steps[range].chunk_by(|a, b| !a.is_host() && !b.is_host()) {
-                run_part(&mut self.region, part, is_train, context)?;
-            }
-            return Ok(());
+    fn run(&mut self, range: Range<usize>, is_train: bool) -> Result<()> {
+        // Steps that take the locks share them; each of the others is a part by itself.
+        for part in self.steps[range].chunk_by(|a, b| !a.is_host() && !b.is_host()) {
+            run_part(&mut self.region, part, is_train)?;
+        }
+        Ok(())
+    }
+
+    fn run_monitored(
+        &mut self,
+        range: Range<usize>,
+        is_train: bool,
+        pass: Pass,
+        (monitor, inputs_too): &(Monitor, bool),
+    ) -> Result<()> {
+        let reports = match pass {
+            Pass::Forward => &self.forward_reports,
+            Pass::Backward => &self.backward_reports,
         };
-        for step in &self.steps[range] {
+        let mut reports = reports.iter().filter(|r| *inputs_too || !r.is_input).peekable();
+        for at in range.start..=range.end {
             // The locks are released before the monitor runs, because it may touch the same arrays.
-            run_part(&mut self.region, std::slice::from_ref(step), is_train, context)?;
-            let inputs = if *inputs_too { step.inputs.as_slice() } else { &[] };
-            for (name, array) in inputs.iter().chain(&step.outputs) {
-                monitor(name, array.to_context(array.context())?);
+            while let Some(report) = reports.next_if(|r| r.after <= at) {
+                monitor(&report.name, report.array.to_context(report.array.context())?);
+            }
+            if at < range.end {
+                run_part(&mut self.region, &self.steps[at..=at], is_train)?;
             }
         }
         Ok(())
@@ -210,19 +248,23 @@ impl Plan {
         for (i, step) in self.steps.iter().enumerate() {
             let _ = writeln!(s, "{i:4} {}", step.calls().join(", "));
         }
-        let _ = writeln!(s, "Total {} MB allocated\nTotal 0 TempSpace resource requested", self.arena.bytes() >> 20);
+        let _ = writeln!(
+            s,
+            "Total {} MB allocated\nTotal 0 TempSpace resource requested",
+            self.arenas.values().map(|arena| arena.bytes()).sum::<usize>() >> 20
+        );
         s
     }
 }
 
 /// Runs a step without the locks, or several under them.
-fn run_part(region: &mut Region, part: &[Step], is_train: bool, context: Context) -> Result<()> {
+fn run_part(region: &mut Region, part: &[Step], is_train: bool) -> Result<()> {
     if let [step @ Step { work: Work::Host(host), .. }] = part {
         let _measured = profiler::symbolic(|| step.title());
-        return host.run(is_train, context);
+        return host.run(is_train);
     }
     let mut guard = region.lock();
-    part.iter().try_for_each(|step| step.run(&mut guard, is_train, context))
+    part.iter().try_for_each(|step| step.run(&mut guard, is_train))
 }
 
 /// Copies the first input to the first output, under whatever shape.

@@ -2,15 +2,14 @@
 //! one arena.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ferromx_core::error::{Error, Result};
-use ferromx_core::storage::Chunk;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Monitor;
 use super::compile::{Blueprint, Purpose};
+use super::place::Arenas;
 use super::plan::Plan;
 
 /// The plans, and which of them ran the last forward pass.
@@ -24,10 +23,10 @@ pub struct Plans {
 
 impl Plans {
     /// Makes the plan that is likely to be needed, so that errors show when a symbol is bound.
-    pub fn new(blueprint: Blueprint, arena: Option<Arc<Chunk>>) -> Result<Plans> {
+    pub fn new(blueprint: Blueprint, arenas: &Arenas) -> Result<Plans> {
         let purpose = if blueprint.targets.is_empty() { Purpose::Inference } else { Purpose::Training };
         let mut plans = Plans { blueprint, inference: None, training: None, monitoring: None, last: None };
-        let plan = plans.blueprint.compile(purpose, arena)?;
+        let plan = plans.blueprint.compile(purpose, arenas)?;
         *plans.slot(purpose) = Some(plan);
         Ok(plans)
     }
@@ -44,14 +43,21 @@ impl Plans {
         [&self.training, &self.inference, &self.monitoring].into_iter().flatten()
     }
 
-    /// The largest arena of the plans.
-    pub fn arena(&self) -> Option<Arc<Chunk>> {
-        self.all().map(|plan| plan.arena.clone()).max_by_key(|arena| arena.bytes())
+    /// The largest arenas of the plans.
+    pub fn arenas(&self) -> Arenas {
+        let mut largest = Arenas::new();
+        for (context, arena) in self.all().flat_map(|plan| &plan.arenas) {
+            let kept = largest.entry(*context).or_insert_with(|| arena.clone());
+            if arena.bytes() > kept.bytes() {
+                *kept = arena.clone();
+            }
+        }
+        largest
     }
 
     fn plan(&mut self, purpose: Purpose) -> Result<&mut Plan> {
         if self.slot(purpose).is_none() {
-            let plan = self.blueprint.compile(purpose, self.arena())?;
+            let plan = self.blueprint.compile(purpose, &self.arenas())?;
             *self.slot(purpose) = Some(plan);
         }
         match self.slot(purpose) {

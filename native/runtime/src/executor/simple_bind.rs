@@ -11,7 +11,7 @@ use ferromx_core::shape::Shape;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 
-use super::{BoundStored, Executor};
+use super::{BoundStored, Devices, Executor};
 use crate::passes::storage::{Storage, infer_storage};
 use crate::symbol::Symbol;
 use crate::symbol_infer::{infer_dtypes, infer_shapes};
@@ -32,10 +32,11 @@ pub struct SimpleBind<'a> {
     pub shared: Option<&'a Executor>,
     /// Arguments that are the same array, with the same gradient, as in `shared`.
     pub shared_args: Vec<String>,
-    /// Arrays by name for the other arguments. One that is too small or missing is replaced by a new one.
+    /// Arrays by name for the other arguments, and for their gradients (`grad of NAME`). One that is too small or missing is replaced
+    /// by a new one.
     pub buffer: Option<Vec<(String, NDArray)>>,
-    /// The device of everything.
-    pub context: Context,
+    /// The devices.
+    pub devices: Devices,
 }
 
 impl SimpleBind<'_> {
@@ -55,50 +56,59 @@ impl SimpleBind<'_> {
             storage.as_ref().map_or(StorageType::Default, |storage| list(storage)[i])
         };
         let shared = self.shared.map(Shared::of).unwrap_or_default();
+        let contexts = |aux: bool| -> Vec<Context> {
+            let variables = symbol.variables().into_iter().filter(|v| v.1 == aux);
+            variables.map(|(node, _)| self.devices.of_variable(&node.attrs.read())).collect()
+        };
+        let (arg_contexts, aux_contexts) = (contexts(false), contexts(true));
         let (mut args, mut grads, mut aux) = (Vec::new(), Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
-            let (shape, dtype) = (&shapes.args[i], types.args[i].unwrap_or(DType::F32));
+            let (shape, dtype, context) = (&shapes.args[i], types.args[i].unwrap_or(DType::F32), arg_contexts[i]);
             let of_old = shared.args.get(name).filter(|_| self.shared_args.contains(name));
             let storage = of(|s| &s.grads, i);
             grads.push(match (self.reqs[i], of_old.and_then(|(_, grad)| grad.as_ref())) {
                 (Req::Null, _) => None,
                 (_, Some(grad)) => Some(same(name, grad, shape, dtype, storage)?),
-                (_, None) => Some(zeros(name, shape, dtype, storage, self.context)?),
+                (_, None) if storage == StorageType::Default => {
+                    Some(self.array(&format!("grad of {name}"), name, shape, dtype, context)?.into())
+                }
+                (_, None) => Some(zeros(name, shape, dtype, storage, context)?),
             });
             let storage = of(|s| &s.args, i);
             args.push(match of_old {
                 Some((array, _)) => same(name, array, shape, dtype, storage)?,
-                None if storage == StorageType::Default => self.argument(name, shape, dtype)?.into(),
-                None => zeros(name, shape, dtype, storage, self.context)?,
+                None if storage == StorageType::Default => self.array(name, name, shape, dtype, context)?.into(),
+                None => zeros(name, shape, dtype, storage, context)?,
             });
         }
         for (i, name) in symbol.list_auxiliary_states().iter().enumerate() {
-            let (shape, dtype) = (&shapes.aux[i], types.aux[i].unwrap_or(DType::F32));
+            let (shape, dtype, context) = (&shapes.aux[i], types.aux[i].unwrap_or(DType::F32), aux_contexts[i]);
             let storage = of(|s| &s.aux, i);
             aux.push(match shared.aux.get(name) {
                 Some(array) => same(name, array, shape, dtype, storage)?,
-                None => zeros(name, shape, dtype, storage, self.context)?,
+                None => zeros(name, shape, dtype, storage, context)?,
             });
         }
         let bound = BoundStored { args, grads, reqs: self.reqs.clone(), aux };
-        Executor::bind_stored(symbol, self.context, bound, self.shared)
+        Executor::bind_stored(symbol, self.devices.clone(), bound, self.shared)
     }
 
-    /// An argument of its own, in the buffer's memory if there is a buffer.
-    fn argument(&mut self, name: &str, shape: &Shape, dtype: DType) -> Result<NDArray> {
-        let is_shared = self.shared_args.iter().any(|n| n == name);
+    /// The argument `of` or its gradient, with memory of its own, or that of the buffer's array `name` if there is a buffer.
+    fn array(&mut self, name: &str, of: &str, shape: &Shape, dtype: DType, context: Context) -> Result<NDArray> {
+        let is_shared = self.shared_args.iter().any(|n| n == of);
         let Some(buffer) = self.buffer.as_mut().filter(|_| !is_shared) else {
-            return dense_zeros(name, shape, dtype, self.context);
+            return dense_zeros(of, shape, dtype, context);
         };
         let known = buffer.iter().position(|(n, _)| n == name);
         if let Some(array) = known.map(|i| &buffer[i].1)
             && shape.is_known()
             && array.dtype() == dtype
+            && array.context() == context
             && array.len() >= shape.num_elements()
         {
             return NDArray::view(array.chunk().clone(), array.byte_range().start, shape.clone(), dtype);
         }
-        let array = dense_zeros(name, shape, dtype, self.context)?;
+        let array = dense_zeros(of, shape, dtype, context)?;
         match known {
             Some(i) => buffer[i].1 = array.clone(),
             None => buffer.push((name.to_string(), array.clone())),

@@ -1,14 +1,13 @@
 //! Executors bound to sparse arrays. Plans work on dense arrays, so that each sparse one has a dense twin: arguments and
 //! auxiliary states are made dense when a forward pass begins, and states, gradients and outputs are brought back where they change.
 
-use ferromx_core::context::Context;
 use ferromx_core::error::Result;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::Req;
 use ferromx_ops::sparse::cast::{assign, to_dense};
 
-use super::{Bound, Executor};
+use super::{Bound, Devices, Executor};
 use crate::passes::storage::infer_storage;
 use crate::symbol::Symbol;
 
@@ -105,7 +104,7 @@ impl Executor {
     /// Those of [`Executor::bind`]; sparse arrays whose parts do not fit together.
     pub fn bind_stored(
         symbol: &Symbol,
-        context: Context,
+        devices: impl Into<Devices>,
         bound: BoundStored,
         shared: Option<&Executor>,
     ) -> Result<Executor> {
@@ -120,7 +119,7 @@ impl Executor {
         let grads = (bound.grads.into_iter().zip(&bound.reqs).enumerate())
             .map(|(at, (g, req))| g.map(|g| twin((at, g), |t| twins.grads.push((t, *req)))).transpose())
             .collect::<Result<_>>()?;
-        let mut executor = Executor::bind(symbol, context, Bound { args, grads, reqs: bound.reqs, aux }, shared)?;
+        let mut executor = Executor::bind(symbol, devices, Bound { args, grads, reqs: bound.reqs, aux }, shared)?;
         let outputs = storage.map_or(Vec::new(), |s| s.outputs).into_iter().zip(&executor.outputs).enumerate();
         for (at, (kind, dense)) in outputs.filter(|(_, (kind, _))| *kind != StorageType::Default) {
             let sparse = SparseArray::zeros(kind, dense.shape(), dense.dtype(), dense.context())?;

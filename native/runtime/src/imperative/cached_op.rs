@@ -126,6 +126,16 @@ impl CachedOp {
         );
         let arrays = inputs.iter().map(|t| t.array()).collect::<Result<Vec<_>>>()?;
         let context = arrays.first().map(NDArray::context).unwrap_or_default();
+        for (k, array) in arrays.iter().enumerate() {
+            let name = |k: usize| &self.graph.node(self.variables[k].0).name;
+            ensure!(
+                array.context() == context,
+                "CachedOp requires all inputs to live on the same context. But {} is on {context} while {} is on {}",
+                name(0),
+                name(k),
+                array.context()
+            );
+        }
         let recorded = is_recording() && inputs.iter().any(|t| t.is_recorded());
         let hook = self.hook.lock().clone();
         if recorded || hook.is_some() {

@@ -24,8 +24,7 @@ pub type Arrays = SmallVec<[NDArray; 4]>;
 /// hidden ones included. `context` places the outputs of operators without inputs.
 ///
 /// # Errors
-/// Wrong number of arrays, shapes and types that do not fit, arrays on several devices, those of the kernel; all with the
-/// operator's name.
+/// Wrong number of arrays, shapes and types that do not fit, those of the kernel; all with the operator's name.
 pub fn invoke(
     op: &OpCall,
     context: Option<Context>,
@@ -60,17 +59,8 @@ fn run_op(
     def.ready(&op.params)?;
     check_inputs(op, inputs.len())?;
     let context = match inputs.first() {
-        Some(first) => {
-            for a in inputs {
-                ensure!(
-                    a.context() == first.context(),
-                    "inputs are on {} and {}: copy them to one device with asInContext",
-                    first.context(),
-                    a.context()
-                );
-            }
-            first.context()
-        }
+        // Host devices share one memory, so that inputs on several of them need no copies here.
+        Some(first) => first.context(),
         None => context.or_else(|| outs.first().map(NDArray::context)).unwrap_or_default(),
     };
     let n = def.num_outputs(&op.params);

@@ -30,7 +30,8 @@ pub fn remove_repeated(graph: &mut Graph, needed: &[bool], kept: &HashSet<Entry>
         }
         let Action::Forward(op) = &node.action else { continue };
         let alike = first.entry((std::ptr::from_ref(op.def) as usize, node.inputs.clone())).or_default();
-        match alike.iter().find(|other| equal_parameters(&graph.nodes[**other].attrs, &node.attrs)) {
+        let same = |other: &GraphNode| other.context == node.context && equal_parameters(&other.attrs, &node.attrs);
+        match alike.iter().find(|other| same(&graph.nodes[**other])) {
             Some(other) if !kept.iter().any(|e| e.node as usize == i) => _ = same_as.insert(i, *other),
             Some(_) => {}
             None => alike.push(i),

@@ -22,16 +22,92 @@ pub struct Request<'a> {
     pub again: bool,
 }
 
+/// Where a gradient comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The gradient of an output, by its position.
+    Head(usize),
+    /// A node that reads the entry.
+    Node(usize),
+}
+
+/// How gradients flow through the nodes of a graph.
+#[derive(Clone, Default)]
+pub struct Trace {
+    /// The gradients of the outputs that come in.
+    pub heads: Vec<Entry>,
+    /// What flows into each entry.
+    pub sources: HashMap<Entry, Vec<Source>>,
+    /// The gradient of each entry.
+    pub flows: HashMap<Entry, Entry>,
+    /// The gradients of each entry into which several flow.
+    pub sums: HashMap<Entry, Entry>,
+    /// The gradients of each node's inputs.
+    pub gradients: HashMap<usize, Vec<Option<Entry>>>,
+    /// The outputs of each node whose gradients its own gradient reads.
+    reads: HashMap<usize, Vec<Entry>>,
+}
+
+impl Trace {
+    /// The outputs of a node whose gradients its own gradient reads.
+    pub fn reads(&self, node: usize) -> Vec<Entry> {
+        self.reads.get(&node).cloned().unwrap_or_default()
+    }
+
+    /// The gradient of an entry.
+    pub fn flow(&self, e: Entry) -> Option<Entry> {
+        self.flows.get(&e).copied()
+    }
+
+    /// The trace in a graph with other indices.
+    pub fn moved(&self, to: impl Fn(Entry) -> Entry) -> Trace {
+        let node = |i: usize| to(entry(i, 0)).node as usize;
+        let source = |s: &Source| match s {
+            Source::Head(k) => Source::Head(*k),
+            Source::Node(i) => Source::Node(node(*i)),
+        };
+        let pairs = |map: &HashMap<Entry, Entry>| map.iter().map(|(a, b)| (to(*a), to(*b))).collect();
+        Trace {
+            heads: self.heads.iter().map(|e| to(*e)).collect(),
+            sources: self.sources.iter().map(|(e, s)| (to(*e), s.iter().map(source).collect())).collect(),
+            flows: pairs(&self.flows),
+            sums: pairs(&self.sums),
+            gradients: (self.gradients.iter())
+                .map(|(i, all)| (node(*i), all.iter().map(|e| e.map(&to)).collect()))
+                .collect(),
+            reads: self.reads.iter().map(|(i, all)| (node(*i), all.iter().map(|e| to(*e)).collect())).collect(),
+        }
+    }
+}
+
 /// Extends the graph by the gradients of `ys` with respect to `xs`; `None` where an x does not influence any y.
 ///
 /// # Errors
 /// An operator on the way that is not differentiable, by operator and node name.
 pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<Entry>>> {
+    with_trace(graph, request, None)
+}
+
+/// [`gradient`], with a record of how gradients flow.
+///
+/// # Errors
+/// Those of [`gradient`].
+pub fn traced(graph: &mut Graph, request: &Request<'_>, trace: &mut Trace) -> Result<Vec<Option<Entry>>> {
+    with_trace(graph, request, Some(trace))
+}
+
+fn with_trace(graph: &mut Graph, request: &Request<'_>, mut trace: Option<&mut Trace>) -> Result<Vec<Option<Entry>>> {
     let forward_nodes = graph.nodes.len();
     let on_path = influenced_by(graph, request.xs);
     let mut flows: HashMap<Entry, Vec<Entry>> = HashMap::new();
     for (y, g) in request.ys.iter().zip(request.head_grads) {
         flows.entry(*y).or_default().push(*g);
+    }
+    if let Some(trace) = trace.as_deref_mut() {
+        trace.heads = request.head_grads.to_vec();
+        for (k, y) in request.ys.iter().enumerate() {
+            trace.sources.entry(*y).or_default().push(Source::Head(k));
+        }
     }
     let needed = graph.needed_for(request.ys.iter().copied());
     let mut result: HashMap<Entry, Option<Entry>> = HashMap::new();
@@ -42,7 +118,14 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
         let mut ograds = Vec::new();
         for k in 0..graph.nodes[i].num_outputs {
             let contributions = flows.remove(&entry(i, k)).unwrap_or_default();
+            let several = contributions.len() > 1;
             let sum = add_up(graph, i, contributions)?;
+            if let (Some(sum), Some(trace)) = (sum, trace.as_deref_mut()) {
+                trace.flows.insert(entry(i, k), sum);
+                if several {
+                    trace.sums.insert(entry(i, k), sum);
+                }
+            }
             if request.xs.contains(&entry(i, k)) {
                 result.insert(entry(i, k), sum);
             }
@@ -64,12 +147,26 @@ pub fn gradient(graph: &mut Graph, request: &Request<'_>) -> Result<Vec<Option<E
         }
         let inputs = node.inputs.clone();
         let name = node.name.clone();
+        let first = graph.nodes.len();
+        let read: Vec<Entry> = (0..ograds.len()).filter(|k| ograds[*k].is_some()).map(|k| entry(i, k)).collect();
         let igrads =
             node_gradient(graph, i, &op, ograds, request.again).map_err(|e| e.in_operator(op.title(), &name))?;
-        for (e, g) in inputs.into_iter().zip(igrads) {
-            if let (Some(g), true) = (g, on_path[e.node as usize]) {
-                flows.entry(e).or_default().push(g);
+        graph.nodes[first..].iter_mut().for_each(|node| node.gradient_of = Some(i as u32));
+        let igrads: Vec<Option<Entry>> =
+            inputs.iter().zip(igrads).map(|(e, g)| g.filter(|_| on_path[e.node as usize])).collect();
+        for (e, g) in inputs.iter().zip(&igrads) {
+            if let Some(g) = g {
+                flows.entry(*e).or_default().push(*g);
             }
+        }
+        if let Some(trace) = trace.as_deref_mut() {
+            for (e, _) in inputs.iter().zip(&igrads).filter(|(_, g)| g.is_some()) {
+                trace.sources.entry(*e).or_default().push(Source::Node(i));
+            }
+            if !is_loss(&op) {
+                trace.reads.insert(i, read);
+            }
+            trace.gradients.insert(i, igrads);
         }
     }
     Ok(request.xs.iter().map(|x| result.get(x).copied().flatten()).collect())

@@ -118,7 +118,9 @@ fn shape_of_variable(node: &GraphNode) -> Result<Shape> {
     if let Some(text) = node.attrs.get(NUMPY_SHAPE_ATTR) {
         return parse(text);
     }
-    node.attrs.get(SHAPE_ATTR).map_or(Ok(Shape::unknown()), |text| Ok(Shape::from_legacy(parse(text)?.dims())))
+    let Some(text) = node.attrs.get(SHAPE_ATTR) else { return Ok(Shape::unknown()) };
+    let shape = parse(text)?;
+    Ok(if semantics::is_numpy_shape() { shape } else { Shape::from_legacy(shape.dims()) })
 }
 
 /// Completes the shapes that `known` holds; what cannot be inferred stays partly unknown.

@@ -2,6 +2,7 @@
 
 pub mod chains;
 pub mod common;
+pub mod devices;
 pub mod epilogue;
 pub mod gradient;
 pub mod infer;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::compose::attach;
 use super::rewritten::expand;
 use super::{Node, NodeEntry, OpCall, Symbol, legacy_json};
-use crate::MXNET_VERSION;
+use crate::{MXNET_VERSION, semantics};
 
 /// Graphs inside of graphs; a file that nests them deeper is none of ours.
 const MAX_DEPTH: usize = 32;
@@ -28,9 +28,10 @@ fn quote(text: &str) -> String {
 }
 
 impl Symbol {
-    /// The graph as JSON in the format of MXNet 1.9.1.
+    /// The graph as JSON in the format of MXNet 1.9.1, with a mark if numpy semantics hold.
     pub fn to_json(&self) -> String {
-        self.json_of_graph(&format!(", \n  \"attrs\": {{\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}"))
+        let mark = if semantics::is_numpy_shape() { "\"is_np_shape\": [\"int\", 1], " } else { "" };
+        self.json_of_graph(&format!(", \n  \"attrs\": {{{mark}\"mxnet_version\": [\"int\", {MXNET_VERSION}]}}"))
     }
 
     /// The JSON with something at its end; the graphs inside of operators do not carry a version.

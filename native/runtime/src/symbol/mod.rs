@@ -8,7 +8,7 @@ mod legacy_json;
 mod node;
 mod rewritten;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ferromx_core::error::{Error, Result};
@@ -48,6 +48,34 @@ impl Symbol {
     /// The symbol of one output of a node.
     pub(crate) fn of_entry(entry: NodeEntry) -> Symbol {
         Symbol { outputs: vec![entry] }
+    }
+
+    /// The symbol with other inputs for its nodes, which `inputs` gives by the position of the node among all; nodes that nobody
+    /// reads then are gone.
+    pub(crate) fn with_inputs(&self, inputs: impl Fn(usize) -> Vec<(usize, u32)>) -> Symbol {
+        let nodes = self.nodes();
+        let mut made: Vec<Arc<Node>> = Vec::with_capacity(nodes.len());
+        for (i, node) in nodes.iter().enumerate() {
+            let entry = |(k, index): (usize, u32)| NodeEntry { node: made[k].clone(), index };
+            let inputs: Vec<NodeEntry> = inputs(i).into_iter().map(entry).collect();
+            let is_same = |(a, b): (&NodeEntry, &NodeEntry)| Arc::ptr_eq(&a.node, &b.node) && a.index == b.index;
+            made.push(match inputs.iter().zip(&node.inputs).all(is_same) {
+                true => node.clone(),
+                false => Arc::new(Node {
+                    name: node.name.clone(),
+                    op: node.op.clone(),
+                    inputs,
+                    graphs: node.graphs.clone(),
+                    attrs: node.attrs.read().clone().into(),
+                }),
+            });
+        }
+        let by_old: HashMap<*const Node, &Arc<Node>> = nodes.iter().map(Arc::as_ptr).zip(&made).collect();
+        let entry = |e: &NodeEntry| {
+            let node = by_old.get(&Arc::as_ptr(&e.node)).map_or(&e.node, |node| *node);
+            NodeEntry { node: node.clone(), index: e.index }
+        };
+        Symbol { outputs: self.outputs.iter().map(entry).collect() }
     }
 
     /// Several symbols as one, with all their outputs in order.
@@ -206,17 +234,18 @@ impl Symbol {
     pub fn debug_string(&self) -> String {
         use std::fmt::Write;
         let mut s = String::from("Symbol Outputs:\n");
-        for (i, (name, e)) in self.list_outputs().iter().zip(&self.outputs).enumerate() {
-            let _ = writeln!(s, "\toutput[{i}]={name}({})", e.index);
+        for (i, e) in self.outputs.iter().enumerate() {
+            let _ = writeln!(s, "\toutput[{i}]={}({})", e.node.name, e.index);
         }
         for node in self.nodes() {
             let Some(op) = &node.op else {
                 let _ = writeln!(s, "Variable:{}", node.name);
                 continue;
             };
-            let _ = writeln!(s, "--------------------\nOp:{}, Name={}\nInputs:", op.name, node.name);
+            let _ = writeln!(s, "--------------------\nOp:{}, Name={}\nInputs:", op.def.name, node.name);
             for (i, input) in node.inputs.iter().enumerate() {
-                let _ = writeln!(s, "\targ[{i}]={}({})", input.node.name, input.index);
+                let version = if input.node.is_variable() { " version=0" } else { "" };
+                let _ = writeln!(s, "\targ[{i}]={}({}){version}", input.node.name, input.index);
             }
             let attrs = node.attrs.read();
             if !attrs.is_empty() {

@@ -38,7 +38,7 @@ pub fn op(op: &str, name: &str, inputs: &[Symbol], attrs: &[(&str, &str)]) -> Sy
 /// Binds with new arrays, filled with numbers that `seed` decides, gradients too.
 pub fn bind(symbol: &Symbol, shapes: &[(&str, &[i64])], reqs: Vec<Req>, seed: u64) -> Executor {
     let shapes = shapes.iter().map(|(n, s)| (n.to_string(), Shape::new(s))).collect();
-    let executor = SimpleBind { shapes, reqs, context: Context::default(), ..Default::default() }.bind(symbol).unwrap();
+    let executor = SimpleBind { shapes, reqs, ..Default::default() }.bind(symbol).unwrap();
     fill(&executor, seed);
     executor
 }

@@ -1,0 +1,299 @@
+//! What a monitor sees, under MXNet's names and in its order. There every node has one gradient node, which makes the gradients of
+//! all its inputs; here a gradient may be composed of several operators, or be the gradient that came in.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use ferromx_core::grad::Entry;
+
+use super::compile::Target;
+use crate::graph::{Action, Graph, entry};
+use crate::passes::chains::Schedule;
+use crate::passes::gradient::{Source, Trace};
+use crate::symbol::OpCall;
+
+/// An array that a monitor sees.
+pub struct Seen {
+    /// How many steps have run before.
+    pub after: usize,
+    /// MXNet's name.
+    pub name: String,
+    /// The array; `None` for a gradient that nobody asked for.
+    pub entry: Option<Entry>,
+    /// The entry whose shape and type the array has.
+    pub like: Entry,
+    /// Whether it is an input of the operator that ran.
+    pub is_input: bool,
+}
+
+/// What a monitor sees of a plan.
+#[derive(Default)]
+pub struct Reports {
+    /// During a forward pass.
+    pub forward: Vec<Seen>,
+    /// During a backward pass.
+    pub backward: Vec<Seen>,
+}
+
+impl Reports {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Seen> {
+        self.forward.iter().chain(&self.backward)
+    }
+}
+
+/// Operators with one gradient node in MXNet that passes on what comes in and is not seen.
+const UNSEEN: [&str; 3] = ["elemwise_add", "_grad_add", "add_n"];
+
+/// Operators of MXNet's first interface: their gradients are named after their inputs.
+const NAMED_GRADIENTS: [&str; 20] = [
+    "BilinearSampler",
+    "Correlation",
+    "Crop",
+    "GridGenerator",
+    "IdentityAttachKLSparseReg",
+    "InstanceNorm",
+    "L2Normalization",
+    "MakeLoss",
+    "Pad",
+    "SVMOutput",
+    "SequenceLast",
+    "SequenceMask",
+    "SequenceReverse",
+    "SliceChannel",
+    "SpatialTransformer",
+    "SwapAxis",
+    "BatchNorm_v1",
+    "Convolution_v1",
+    "Pooling_v1",
+    "_contrib_CountSketch",
+];
+
+/// A node of MXNet's gradient graph.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Unit {
+    /// The gradient of an output that comes in.
+    Head(usize),
+    /// The sum of what flows into an entry from several readers.
+    Sum(Entry),
+    /// The gradients of the inputs of a forward node.
+    Gradient(usize),
+}
+
+/// The steps of a plan that a monitor sees, one node each, and what it sees of them. Nodes of the gradient part stand in the order
+/// of MXNet's graph.
+pub fn watch(
+    graph: &Graph,
+    needed: &[bool],
+    forward_nodes: usize,
+    trace: &Trace,
+    targets: &[Target],
+) -> (Schedule, Reports) {
+    let seen = HashSet::new();
+    let mut watch = Watch { graph, needed, trace, steps: Vec::new(), reports: Reports::default(), seen };
+    for i in (0..forward_nodes).filter(|i| needed[*i]) {
+        watch.steps.push(vec![i]);
+        watch.forward(i);
+    }
+    let mut waiting: BTreeSet<usize> = (forward_nodes..graph.nodes.len()).filter(|i| needed[*i]).collect();
+    let mut gradients: HashMap<usize, Vec<usize>> = HashMap::new();
+    for i in &waiting {
+        if let Some(of) = graph.nodes[*i].gradient_of {
+            gradients.entry(of as usize).or_default().push(*i);
+        }
+    }
+    for unit in watch.units(targets) {
+        let nodes = match unit {
+            Unit::Head(_) => Vec::new(),
+            Unit::Sum(e) => trace.sums.get(&e).map(|sum| sum.node as usize).into_iter().collect(),
+            Unit::Gradient(of) => gradients.remove(&of).unwrap_or_default(),
+        };
+        for i in behind(graph, &mut waiting, nodes) {
+            watch.steps.push(vec![i]);
+        }
+        watch.backward(unit);
+    }
+    watch.steps.extend(waiting.into_iter().map(|i| vec![i]));
+    (Schedule { steps: watch.steps }, watch.reports)
+}
+
+/// The nodes and what they still wait for, in order; they wait no more.
+fn behind(graph: &Graph, waiting: &mut BTreeSet<usize>, mut nodes: Vec<usize>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    while let Some(i) = nodes.pop() {
+        if waiting.remove(&i) {
+            found.insert(i);
+            nodes.extend(graph.nodes[i].inputs.iter().map(|e| e.node as usize));
+        }
+    }
+    found
+}
+
+struct Watch<'a> {
+    graph: &'a Graph,
+    needed: &'a [bool],
+    trace: &'a Trace,
+    steps: Vec<Vec<usize>>,
+    reports: Reports,
+    seen: HashSet<Unit>,
+}
+
+impl Watch<'_> {
+    fn see(&self, name: String, entry: Option<Entry>, like: Entry, is_input: bool) -> Seen {
+        Seen { after: self.steps.len(), name, entry, like, is_input }
+    }
+
+    /// An input of a node: under the name of the variable that it is, and under its name among the inputs.
+    fn input(&self, node: &str, input: &str, e: Entry) -> Vec<Seen> {
+        let source = self.graph.node(e);
+        let variable =
+            matches!(source.action, Action::Variable).then(|| self.see(source.name.clone(), Some(e), e, true));
+        variable.into_iter().chain([self.see(format!("{node}_{input}"), Some(e), e, true)]).collect()
+    }
+
+    fn forward(&mut self, i: usize) {
+        let node = &self.graph.nodes[i];
+        let Action::Forward(op) = &node.action else { return };
+        let names = input_names(op, node.inputs.len());
+        for (k, e) in node.inputs.iter().enumerate() {
+            let name = names.get(k).cloned().unwrap_or_else(|| format!("input{k}"));
+            let seen = self.input(&node.name, &name, *e);
+            self.reports.forward.extend(seen);
+        }
+        let names = op.def.output_names(&op.params);
+        for k in 0..node.num_outputs {
+            let name = names.get(k).cloned().unwrap_or_else(|| format!("output{k}"));
+            let e = entry(i, k);
+            let seen = self.see(format!("{}_{name}", node.name), Some(e), e, false);
+            self.reports.forward.push(seen);
+        }
+    }
+
+    /// All units that the targets need, depth first.
+    fn units(&mut self, targets: &[Target]) -> Vec<Unit> {
+        let mut order = Vec::new();
+        for target in targets.iter().filter(|t| t.entry.is_some()) {
+            if let Some(sources) = self.trace.sources.get(&target.variable) {
+                self.visit_flow(target.variable, sources, &mut order);
+            }
+        }
+        order
+    }
+
+    /// Visits everything that the gradient of an entry is made of, without recursion: networks are deep.
+    fn visit_flow(&mut self, of: Entry, sources: &[Source], order: &mut Vec<Unit>) {
+        enum Work {
+            Flow(Entry),
+            Emit(Unit),
+        }
+        let units_of = |of: Entry, sources: &[Source]| -> Vec<Unit> {
+            let mut units: Vec<Unit> = sources
+                .iter()
+                .map(|s| match s {
+                    Source::Head(k) => Unit::Head(*k),
+                    Source::Node(i) => Unit::Gradient(*i),
+                })
+                .collect();
+            if sources.len() > 1 {
+                units.push(Unit::Sum(of));
+            }
+            units
+        };
+        let mut stack: Vec<Work> = Vec::new();
+        let push = |stack: &mut Vec<Work>, units: Vec<Unit>| stack.extend(units.into_iter().rev().map(Work::Emit));
+        push(&mut stack, units_of(of, sources));
+        let mut entered: HashSet<Unit> = HashSet::new();
+        while let Some(work) = stack.pop() {
+            match work {
+                Work::Flow(e) => {
+                    if let Some(sources) = self.trace.sources.get(&e) {
+                        push(&mut stack, units_of(e, sources));
+                    }
+                }
+                Work::Emit(unit) if self.seen.contains(&unit) => {}
+                Work::Emit(Unit::Gradient(i)) if entered.insert(Unit::Gradient(i)) => {
+                    stack.push(Work::Emit(Unit::Gradient(i)));
+                    for e in self.trace.reads(i).into_iter().rev() {
+                        stack.push(Work::Flow(e));
+                    }
+                }
+                Work::Emit(unit) => {
+                    self.seen.insert(unit);
+                    order.push(unit);
+                }
+            }
+        }
+    }
+
+    fn backward(&mut self, unit: Unit) {
+        match unit {
+            Unit::Head(k) => {
+                let head = self.trace.heads.get(k).copied().filter(|head| self.needed[head.node as usize]);
+                let Some(head) = head else { return };
+                let seen = self.see(format!("_head_grad_{k}_id_output"), Some(head), head, false);
+                self.reports.backward.push(seen);
+            }
+            Unit::Sum(e) => {
+                let sum = self.trace.sums.get(&e).copied();
+                let seen = self.see("sum_grad_output".into(), sum, e, false);
+                self.reports.backward.push(seen);
+            }
+            Unit::Gradient(i) => self.gradient(i),
+        }
+    }
+
+    fn gradient(&mut self, i: usize) {
+        let (node, Some(gradients)) = (&self.graph.nodes[i], self.trace.gradients.get(&i)) else { return };
+        let Action::Forward(op) = &node.action else { return };
+        if UNSEEN.contains(&op.def.name) {
+            return;
+        }
+        let name = format!("{}_backward", node.name);
+        let reads =
+            self.trace.reads(i).into_iter().filter_map(|e| self.trace.flow(e)).filter(|e| self.needed[e.node as usize]);
+        let inputs: Vec<Entry> = reads.chain(node.inputs.iter().copied()).collect();
+        for (k, e) in inputs.into_iter().enumerate() {
+            let seen = self.input(&name, &format!("input{k}"), e);
+            self.reports.backward.extend(seen);
+        }
+        let kept: Vec<usize> = (0..node.inputs.len()).filter(|k| !op.mutated().contains(k)).collect();
+        let names = input_names(op, node.inputs.len());
+        for (at, k) in kept.iter().enumerate() {
+            let output = match kept.len() {
+                _ if NAMED_GRADIENTS.contains(&op.def.name) => names.get(*k).cloned().unwrap_or_default(),
+                1 => "output".into(),
+                _ => format!("output{at}"),
+            };
+            let gradient = gradients.get(*k).copied().flatten();
+            let seen = self.see(format!("{name}_{output}"), gradient, node.inputs[*k], false);
+            self.reports.backward.push(seen);
+        }
+    }
+}
+
+/// Operators of one input that monitors show as `data`; that of the others is `input0`.
+const NAMED_DATA: [&str; 15] = [
+    "Dropout",
+    "IdentityAttachKLSparseReg",
+    "L2Normalization",
+    "LRN",
+    "LeakyReLU",
+    "MakeLoss",
+    "Pad",
+    "Pooling",
+    "Pooling_v1",
+    "SequenceMask",
+    "SliceChannel",
+    "SwapAxis",
+    "log_softmax",
+    "softmax",
+    "softmin",
+];
+
+/// The names of an operator's inputs as monitors show them.
+fn input_names(op: &OpCall, n: usize) -> Vec<String> {
+    let names = op.def.input_names(&op.params, n);
+    match names.as_slice() {
+        [name] if name == "data" && !NAMED_DATA.contains(&op.def.name) => vec!["input0".into()],
+        _ => names,
+    }
+}
