@@ -199,7 +199,8 @@ pub static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
     "Normalises each channel of each example: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the \
      (biased) variance over the axes behind the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",
 )
-.visible(|_| 1);
+.visible(|_| 1)
+.output_names_by(|_| vec!["output".into(), "mean".into(), "var".into()]);
 
 fn infer_shape<P: RowNorm>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.expect_inputs(&["data", "gamma", "beta"])?;
