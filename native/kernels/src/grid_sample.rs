@@ -5,6 +5,7 @@
 
 use crate::float::{Accum, Real};
 use crate::par;
+use ferromx_core::memory;
 use num_traits::Zero;
 
 /// Spatial dimensions that are supported.
@@ -211,7 +212,7 @@ struct Tap<A> {
 /// The taps of all places of an image, a row for each place.
 fn tap_table<T: Real>(how: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<Tap<T::Acc>> {
     let (axes, taps) = (shape.input.len(), how.taps(shape.input.len()));
-    let mut table = vec![Tap { at: 0, weight: T::Acc::zero() }; shape.points * taps];
+    let mut table = memory::filled(Tap { at: 0, weight: T::Acc::zero() }, shape.points * taps);
     par::parallel_rows(&mut table, taps, GRAIN, |p, row| {
         let lines = how.lines(&grid[p * axes..(p + 1) * axes], &shape.input);
         let mut row = row.iter_mut();
@@ -254,7 +255,7 @@ pub fn grid_sample_backward_data<T: Real>(how: &GridSampling, shape: &GridShape,
     for (n, dx) in dx.chunks_exact_mut((shape.channels * plane).max(1)).enumerate() {
         let table = tap_table(how, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
         par::parallel_rows(dx, plane, 1, |c, dx| {
-            let mut sums = vec![T::Acc::zero(); plane];
+            let mut sums = memory::filled(T::Acc::zero(), plane);
             let dy = &dy[(n * shape.channels + c) * shape.points..][..shape.points];
             for (dy, taps) in dy.iter().zip(table.chunks_exact(taps)) {
                 for tap in taps {

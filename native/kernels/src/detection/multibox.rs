@@ -2,6 +2,7 @@
 //! and the boxes found.
 
 use crate::par;
+use ferromx_core::memory;
 
 use super::boxes::Area;
 use super::wide;
@@ -112,7 +113,7 @@ pub fn multibox_targets(
         let labels = labels[example * label_len..][..label_len].chunks_exact(how.label_width);
         labels.take_while(|l| l[0] != -1.0).collect()
     };
-    let mut roles = vec![Role::Ignored; examples * count];
+    let mut roles = memory::filled(Role::Ignored, examples * count);
     par::parallel_rows(&mut roles, count, 1, |example, roles| {
         assign(&areas, &objects(example), &scores[example * score_len..][..score_len], how, roles);
     });
@@ -172,7 +173,7 @@ fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], how: &Targe
 
 /// Gives each object the free anchor that overlaps it most, largest overlap first.
 fn best_anchors(overlaps: &[f32], objects: usize, roles: &mut [Role]) {
-    let mut free = vec![true; objects];
+    let mut free = memory::filled(true, objects);
     // Each object's best free anchor is looked for again only when another object has taken it.
     let search = |object: usize, roles: &[Role]| {
         let column = overlaps.iter().skip(object).step_by(objects).enumerate();

@@ -3,6 +3,7 @@
 use crate::float::{Accum, Real};
 use crate::par;
 use crate::sort::{self, Order, SortKey};
+use ferromx_core::memory;
 
 use super::boxes::{Area, BoxFormat};
 use super::wide;
@@ -68,7 +69,7 @@ fn survivors<T: Real + SortKey>(rows: &[T], how: &Suppression) -> Vec<usize> {
         .filter(|(_, row)| valid(row))
         .map(|(i, row)| (i, row[how.score]))
         .unzip();
-    let mut order = vec![0i64; scores.len()];
+    let mut order = memory::filled(0i64, scores.len());
     if !scores.is_empty() {
         sort::argsort(&scores, scores.len(), Order::Descending, &mut order);
     }

@@ -6,6 +6,7 @@
 use crate::float::Accum;
 use crate::par;
 use ferromx_core::dtype::{DType, Element};
+use ferromx_core::memory;
 
 use super::GRAIN;
 
@@ -192,7 +193,7 @@ fn separable<T: Element, S: Copy + Default + Send + Sync>(
     vertical: impl Fn(&[(&[S], f32)], usize) -> T + Sync,
 ) {
     let (n, width, out) = (shape.channels, shape.from.1 * shape.channels, shape.to.1 * shape.channels);
-    let mut middle = vec![S::default(); shape.from.0 * out];
+    let mut middle = memory::filled(S::default(), shape.from.0 * out);
     par::parallel_rows(&mut middle, out, shape.grain(), |row, middle| {
         let src = &src[row * width..][..width];
         for (i, pixel) in middle.chunks_exact_mut(n).enumerate() {

@@ -11,6 +11,7 @@ pub use key::SortKey;
 
 use crate::par;
 use ferromx_core::dtype::Element;
+use ferromx_core::memory;
 use key::Bits;
 
 /// Elements sorted by one parallel chunk of short rows, at least.
@@ -69,11 +70,11 @@ pub fn argsort<T: SortKey, I: Element>(src: &[T], width: usize, order: Order, ds
 /// The sorted positions of a row.
 fn places<T: SortKey>(row: &[T], order: Order) -> Vec<u32> {
     if row.len() <= SHORT {
-        let mut places: Vec<u32> = (0..row.len() as u32).collect();
+        let mut places: Vec<u32> = memory::collected(0..row.len() as u32);
         places.sort_by_key(|&p| ordered(row[p as usize], order));
         return places;
     }
-    radix::argsort(row.iter().map(|&x| ordered(x, order))).collect()
+    memory::collected(radix::argsort(row.iter().map(|&x| ordered(x, order))))
 }
 
 /// The positions, within each row of `width` elements, of its `k` first elements in sorted order.

@@ -2,6 +2,7 @@
 
 use super::key::Bits;
 use crate::par;
+use ferromx_core::memory;
 
 const DIGITS: usize = 1 << 11;
 /// Items of a piece that is worth a thread.
@@ -33,16 +34,16 @@ impl<K: Bits> Keyed for (K,) {
 
 /// The keys in ascending order.
 pub(super) fn sort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = K> {
-    sorted(keys.map(|k| (k,)).collect()).into_iter().map(|k| k.0)
+    sorted(memory::collected(keys.map(|k| (k,)))).into_iter().map(|k| k.0)
 }
 
 /// The positions of the keys in ascending order; of equal ones the first comes first.
 pub(super) fn argsort<K: Bits>(keys: impl Iterator<Item = K>) -> impl Iterator<Item = u32> {
-    sorted(keys.zip(0..).collect()).into_iter().map(|k| k.1)
+    sorted(memory::collected(keys.zip(0..))).into_iter().map(|k| k.1)
 }
 
 fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
-    let mut other = vec![I::default(); items.len()];
+    let mut other = memory::filled(I::default(), items.len());
     // The result does not depend on the number of pieces: a stable order is unique.
     let threads = par::num_threads().next_power_of_two().min(16);
     let pieces = threads.min((items.len() / PIECE).max(1));
@@ -59,7 +60,7 @@ fn sorted<I: Keyed>(mut items: Vec<I>) -> Vec<I> {
 /// Sorts `a` with the help of `b`.
 fn lsd<I: Keyed>(a: &mut [I], b: &mut [I]) {
     let passes = I::Key::WIDTH.div_ceil(11) as usize;
-    let mut counts = vec![[0u32; DIGITS]; passes];
+    let mut counts = memory::filled([0u32; DIGITS], passes);
     for item in a.iter() {
         for (pass, counts) in counts.iter_mut().enumerate() {
             counts[item.key().digit(11 * pass as u32)] += 1;

@@ -2,6 +2,7 @@
 
 use super::{Csr, GRAIN, pieces};
 use crate::par::{parallel_rows, parallel_rows2};
+use ferromx_core::memory;
 
 /// Rows per chunk for rows of `len` elements.
 fn rows_per_chunk(len: usize) -> usize {
@@ -26,11 +27,11 @@ where
 {
     let (zero, grain) = (T::default(), rows_per_chunk(columns));
     let row = |r: usize| &dense[r * columns..(r + 1) * columns];
-    let mut indptr = vec![0; rows + 1];
+    let mut indptr = memory::filled(0, rows + 1);
     parallel_rows(&mut indptr[1..], 1, grain, |r, n| n[0] = row(r).iter().filter(|x| **x != zero).count() as i64);
     (0..rows).for_each(|r| indptr[r + 1] += indptr[r]);
     let stored = indptr[rows] as usize;
-    let (mut indices, mut values) = (vec![0i64; stored], vec![zero; stored]);
+    let (mut indices, mut values) = (memory::filled(0i64, stored), memory::filled(zero, stored));
     let mut parts = pieces(&indptr, grain, &mut indices, &mut values);
     parallel_rows(&mut parts, 1, 1, |k, part| {
         let (indices, values) = &mut part[0];
@@ -47,11 +48,11 @@ where
 /// Numbers of the rows of `len` elements that are not all zero.
 pub fn nonzero_rows<T: Copy + Default + PartialEq + Send + Sync>(dense: &[T], rows: usize, len: usize) -> Vec<i64> {
     let zero = T::default();
-    let mut flags = vec![false; rows];
+    let mut flags = memory::filled(false, rows);
     parallel_rows(&mut flags, 1, rows_per_chunk(len), |r, flag| {
         flag[0] = dense[r * len..(r + 1) * len].iter().any(|x| *x != zero);
     });
-    (0..rows as i64).filter(|r| flags[*r as usize]).collect()
+    memory::collected((0..rows as i64).filter(|r| flags[*r as usize]))
 }
 
 /// Copies the rows with these numbers one after the other.

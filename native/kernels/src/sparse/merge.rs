@@ -2,6 +2,7 @@
 
 use super::Csr;
 use crate::par::parallel_rows;
+use ferromx_core::memory;
 
 /// All numbers of two ascending lists, ascending, each once.
 pub fn union_rows(a: &[i64], b: &[i64]) -> Vec<i64> {
@@ -38,7 +39,7 @@ pub fn positions(list: &[i64], within: &[i64]) -> Vec<i64> {
 /// Row pointers and columns of all places that one of two matrices stores.
 pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) {
     let rows = a.rows();
-    let mut indptr = vec![0; rows + 1];
+    let mut indptr = memory::filled(0, rows + 1);
     parallel_rows(&mut indptr[1..], 1, a.rows_per_chunk(2), |r, n| merge(a.row(r).0, b.row(r).0, |_| n[0] += 1));
     (0..rows).for_each(|r| indptr[r + 1] += indptr[r]);
     let mut indices = Vec::with_capacity(indptr[rows] as usize);
@@ -48,7 +49,7 @@ pub fn union_csr<T: Sync>(a: Csr<'_, T>, b: Csr<'_, T>) -> (Vec<i64>, Vec<i64>) 
 
 /// The values of a matrix at the places of [`union_csr`], zeros where it stores none.
 pub fn expand<T: Copy + Default>(m: Csr<'_, T>, indptr: &[i64], indices: &[i64]) -> Vec<T> {
-    let mut out = vec![T::default(); indices.len()];
+    let mut out = memory::filled(T::default(), indices.len());
     for r in 0..m.rows() {
         let range = indptr[r] as usize..indptr[r + 1] as usize;
         let (columns, values) = m.row(r);

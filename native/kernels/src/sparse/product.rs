@@ -1,5 +1,6 @@
 //! Products with, and sums over, matrices of compressed sparse rows.
 
+use ferromx_core::memory;
 use half::f16;
 
 use super::{Csr, GRAIN};
@@ -67,7 +68,7 @@ pub fn dense_product<T: MulAdd>(dense: &[T], m: Csr<'_, T>, columns: usize, out:
     let k = m.rows();
     let grain = (GRAIN / (m.indices.len() + columns).max(1)).max(1);
     parallel_rows(out, columns, grain, |i, out| {
-        let mut sums = vec![T::Sum::default(); out.len()];
+        let mut sums = memory::filled(T::Sum::default(), out.len());
         for (r, x) in dense[i * k..(i + 1) * k].iter().enumerate() {
             let (indices, values) = m.row(r);
             for (c, v) in indices.iter().zip(values) {
@@ -81,11 +82,11 @@ pub fn dense_product<T: MulAdd>(dense: &[T], m: Csr<'_, T>, columns: usize, out:
 
 /// Row pointers, columns and values of the transpose of a matrix of `columns` columns.
 pub fn transpose<T: Copy + Default>(m: Csr<'_, T>, columns: usize) -> (Vec<i64>, Vec<i64>, Vec<T>) {
-    let mut indptr = vec![0; columns + 1];
+    let mut indptr = memory::filled(0, columns + 1);
     m.indices.iter().for_each(|c| indptr[*c as usize + 1] += 1);
     (0..columns).for_each(|c| indptr[c + 1] += indptr[c]);
     let mut next: Vec<i64> = indptr[..columns].to_vec();
-    let (mut indices, mut values) = (vec![0; m.indices.len()], vec![T::default(); m.indices.len()]);
+    let (mut indices, mut values) = (memory::filled(0, m.indices.len()), memory::filled(T::default(), m.indices.len()));
     for r in 0..m.rows() {
         let (row, row_values) = m.row(r);
         for (c, v) in row.iter().zip(row_values) {
@@ -107,7 +108,7 @@ pub fn row_sums<T: MulAdd>(m: Csr<'_, T>, out: &mut [T]) {
 
 /// The sum of each column.
 pub fn column_sums<T: MulAdd>(m: Csr<'_, T>, out: &mut [T]) {
-    let mut sums = vec![T::Sum::default(); out.len()];
+    let mut sums = memory::filled(T::Sum::default(), out.len());
     for (c, v) in m.indices.iter().zip(m.data) {
         let sum = &mut sums[*c as usize];
         *sum = T::mul_add(*sum, *v, T::ONE);

@@ -7,7 +7,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out, write_bytes};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{dispatch, ensure, memory, params};
 
 use crate::shape::moves::around;
 
@@ -51,7 +51,7 @@ fn places(ctx: &OpCtx<'_>, mask: &NDArray, n: usize) -> Result<Vec<usize>> {
     dispatch!(mask.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let numbers = mask.to_vec::<T>()?;
         let zero = T::default();
-        Ok((0..n).filter(|i| numbers[*i] != zero).collect())
+        Ok(memory::collected((0..n).filter(|i| numbers[*i] != zero)))
     }, other => Err(ctx.unsupported(other, &DType::ALL)))
 }
 
@@ -85,7 +85,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     let (_, outer, n, inner) = layout(ctx, outs[0].shape(), outs[0].dtype())?;
     let places: Vec<usize> = dispatch!(ins[1].dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let zero = T::default();
-        ins[1].slice::<T>()?.iter().enumerate().filter(|(_, x)| **x != zero).map(|(i, _)| i).collect()
+        memory::collected(ins[1].slice::<T>()?.iter().enumerate().filter(|(_, x)| **x != zero).map(|(i, _)| i))
     }, other => return Err(ctx.unsupported(other, &DType::ALL)));
     let (rows, dx) = (ins[0].bytes()?, outs[0].bytes_mut()?);
     dx.fill(0);

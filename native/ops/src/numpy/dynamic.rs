@@ -8,7 +8,7 @@ use ferromx_core::ndarray::NDArray;
 use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out, read_bytes, read_slice, write_bytes};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::sort::{self, Order};
 
 use crate::elemwise::family::NUMERIC;
@@ -30,9 +30,9 @@ pub static NONZERO: OpDef = OpDef::new("_npx_nonzero")
         let x = &ins[0];
         let dims = if x.shape().dims().is_empty() { vec![1] } else { x.shape().to_usize().to_vec() };
         let hits: Vec<usize> = dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
-            read_slice::<T, _>(x, |x| (0..x.len()).filter(|i| x[*i] != T::default()).collect())?
+            read_slice::<T, _>(x, |x| memory::collected((0..x.len()).filter(|i| x[*i] != T::default())))?
         }, d => return Err(ctx.unsupported(d, &DType::ALL)));
-        let mut indices = vec![0i64; hits.len() * dims.len()];
+        let mut indices = memory::filled(0i64, hits.len() * dims.len());
         for (mut at, row) in hits.iter().copied().zip(indices.chunks_exact_mut(dims.len())) {
             for (index, n) in row.iter_mut().zip(&dims).rev() {
                 *index = (at % n) as i64;
@@ -84,7 +84,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     dispatch!(x.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         read_slice::<T, _>(x, |x| {
             if p.axis.is_none() && !(p.return_index || p.return_inverse || p.return_counts) && (1..u32::MAX as usize).contains(&n) {
-                let mut sorted = vec![T::default(); n];
+                let mut sorted = memory::filled(T::default(), n);
                 sort::sort(x, n, Order::Ascending, &mut sorted);
                 sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
                 return Ok(vec![made(&sorted, &[sorted.len() as i64], ctx.context)?]);
@@ -95,15 +95,15 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
                 entry(*a).zip(entry(*b)).map(|(a, b)| compare(a, b)).find(|o| o.is_ne()).unwrap_or(a.cmp(b))
             };
             let same = |a: usize, b: usize| entry(a).zip(entry(b)).all(|(a, b)| compare(a, b).is_eq());
-            let mut sorted: Vec<usize> = (0..n).collect();
+            let mut sorted: Vec<usize> = memory::collected(0..n);
             if outer * inner == 1 && (1..u32::MAX as usize).contains(&n) {
-                let mut places = vec![0i64; n];
+                let mut places = memory::filled(0i64, n);
                 sort::argsort(x, n, Order::Ascending, &mut places);
                 sorted.iter_mut().zip(places).for_each(|(to, place)| *to = place as usize);
             } else {
                 sorted.sort_unstable_by(order);
             }
-            let (mut firsts, mut inverse, mut counts) = (Vec::<i64>::new(), vec![0i64; n], Vec::<i64>::new());
+            let (mut firsts, mut inverse, mut counts) = (Vec::<i64>::new(), memory::filled(0i64, n), Vec::<i64>::new());
             for &i in &sorted {
                 match (firsts.last(), counts.last_mut()) {
                     (Some(first), Some(count)) if same(*first as usize, i) => *count += 1,
@@ -177,20 +177,20 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
     };
     ensure!(weights.len() == numbers.len(), "there are {} weights for {} numbers", weights.len(), numbers.len());
     dispatch!(weights.dtype(), T in [f32, f64, f16, bf16] => {
-        let mut sums = vec![0f64; bins];
+        let mut sums = memory::filled(0f64, bins);
         for (n, w) in numbers.iter().zip(weights.to_vec_as::<f64>()?) {
             sums[*n as usize] += w;
         }
-        let sums: Vec<T> = sums.into_iter().map(T::from_f64).collect();
+        let sums: Vec<T> = memory::collected(sums.into_iter().map(T::from_f64));
         Ok(vec![made(&sums, &[most], ctx.context)?])
     }, d => dispatch!(d, T in [u8, i8, i32, i64] => {
-        let mut sums = vec![0i64; bins];
+        let mut sums = memory::filled(0i64, bins);
         let one = ins.len() == 1;
         for (n, w) in numbers.iter().zip(weights.to_vec_as::<i64>()?) {
             sums[*n as usize] = sums[*n as usize].wrapping_add(if one { 1 } else { w });
         }
         // The low bits, as arithmetic in the type itself would leave.
-        let sums: Vec<T> = sums.into_iter().map(|s| s as T).collect();
+        let sums: Vec<T> = memory::collected(sums.into_iter().map(|s| s as T));
         Ok(vec![made(&sums, &[most], ctx.context)?])
     }, d => Err(ctx.unsupported(d, NUMERIC))))
 }
@@ -260,7 +260,7 @@ fn entries_left(
         None => (1, dims.iter().product(), 1),
     };
     let n = around.1;
-    let mut stays = vec![true; n];
+    let mut stays = memory::filled(true, n);
     let mut remove = |i: i64| match Shape::axis(i, n) {
         Ok(i) => {
             stays[i] = false;
@@ -273,7 +273,7 @@ fn entries_left(
         (None, Some(i)) => remove(i.into())?,
         (None, None) => slice_indices(p.start, p.stop, p.step, n)?.into_iter().try_for_each(|i| remove(i as i64))?,
     }
-    Ok((around, (0..n).filter(|i| stays[*i]).collect()))
+    Ok((around, memory::collected((0..n).filter(|i| stays[*i]))))
 }
 
 /// The indices of a slice of `n` entries, as in Python.

@@ -10,7 +10,7 @@ use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::map::Lane;
 use ferromx_kernels::movement;
 use ferromx_kernels::reduce::reduce_to_shape;
@@ -227,7 +227,7 @@ fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], at: Where) -> Result<
     let numbers = match obj {
         None => None,
         Some(obj) => {
-            let mut numbers = vec![0; obj.len()];
+            let mut numbers = memory::filled(0, obj.len());
             i64::load_any(elements(obj)?, 0, &mut numbers);
             Some(numbers)
         }
@@ -245,15 +245,15 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, out: &mut Out<'_>) -> Resu
             Some(number) => vec![T::from_f64(number)],
             None if ins[1].dtype() == T::DTYPE => ins[1].slice::<T>()?.to_vec(),
             None => {
-                let mut wide = vec![0.0; ins[1].len()];
+                let mut wide = memory::filled(0.0, ins[1].len());
                 f64::load_any(elements(&ins[1])?, 0, &mut wide);
                 wide.into_iter().map(T::from_f64).collect()
             }
         };
-        let mut moved = vec![T::default(); given.len()];
+        let mut moved = memory::filled(T::default(), given.len());
         movement::transpose(&given, &plan.values, &plan.perm, &mut moved);
         let entries = plan.entries();
-        let mut new = vec![T::default(); entries.iter().product()];
+        let mut new = memory::filled(T::default(), entries.iter().product());
         movement::broadcast_to(&moved, &plan.seen(), (&mut new, &entries));
         let (old, out) = (ins[0].slice::<T>()?, out.slice_mut::<T>()?);
         let mut rest = out;
@@ -275,10 +275,10 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) ->
     let p = ctx.params::<InsertParam>();
     let (plan, pieces) = prepared(p, ins[1].shape(), &ins[2..], at)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
-    let mut g = vec![0.0; ins[0].len()];
+    let mut g = memory::filled(0.0, ins[0].len());
     f64::load_any(elements(&ins[0])?, 0, &mut g);
-    let mut old = vec![0.0; outer * n * inner];
-    let mut new = vec![0.0; outer * plan.inserted * inner];
+    let mut old = memory::filled(0.0, outer * n * inner);
+    let mut new = memory::filled(0.0, outer * plan.inserted * inner);
     let mut rest = &g[..];
     for o in 0..outer {
         for piece in &pieces {
@@ -295,11 +295,11 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], at: Where, outs: &mut [Out<'_>]) ->
             0 => f64::store_any(&old, elements_mut(out)?),
             1 if has_values => {
                 let seen = plan.seen();
-                let mut sums = vec![0.0; seen.iter().product()];
+                let mut sums = memory::filled(0.0, seen.iter().product());
                 reduce_to_shape::<f64, f64>(&new, &plan.entries(), &seen, &mut sums);
-                let mut back = vec![0; plan.perm.len()];
+                let mut back = memory::filled(0, plan.perm.len());
                 plan.perm.iter().enumerate().for_each(|(i, p)| back[*p] = i);
-                let mut values = vec![0.0; sums.len()];
+                let mut values = memory::filled(0.0, sums.len());
                 movement::transpose(&sums, &seen, &back, &mut values);
                 f64::store_any(&values, elements_mut(out)?);
             }

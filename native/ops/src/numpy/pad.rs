@@ -9,7 +9,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::ParamValue;
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 use ferromx_kernels::map::{Arith, Load, Store};
 use ferromx_kernels::movement::{self, Padding};
 use ferromx_kernels::reduce::{self, Max, Min, Number};
@@ -153,7 +153,7 @@ where
     let (mut now, mut dims) = (x.to_vec(), dims.to_vec());
     for (axis, (before, after)) in pads.iter().enumerate() {
         let (outer, n, inner) = around(&dims, axis);
-        let mut extreme = vec![T::default(); outer * inner];
+        let mut extreme = memory::filled(T::default(), outer * inner);
         if largest {
             reduce::reduce::<Max, T, T, C>(&now, &[outer, n, inner], &[1], &mut extreme);
         } else {
@@ -184,7 +184,7 @@ fn pad_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result
     let begin: Vec<usize> = p.pad_width.0.iter().map(|(before, _)| *before).collect();
     by_size!(ins[0].dtype(), |T| {
         let to = (target::<T>(&mut outs[0])?, &to[..]);
-        movement::slice((source::<T>(&ins[0])?, &from), &begin, &vec![1; begin.len()], to);
+        movement::slice((source::<T>(&ins[0])?, &from), &begin, &memory::filled(1, begin.len()), to);
     });
     Ok(())
 }

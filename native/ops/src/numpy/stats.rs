@@ -8,7 +8,7 @@ use ferromx_core::op::{ArgDef, Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{NormDType, Params, ShapeOrNone};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 use ferromx_kernels::broadcast::{broadcast, broadcast_any};
 use ferromx_kernels::map::{Arith, Elements, Lane, Src};
 use ferromx_kernels::par::with_scratch;
@@ -220,7 +220,7 @@ fn weights_shape(a: &Shape, w: Option<&Shape>, axes: &[usize]) -> Vec<usize> {
         None => Vec::new(),
         Some(w) if w.dims().len() == a.dims().len() => w.to_usize().to_vec(),
         Some(w) => {
-            let mut dims = vec![1; a.dims().len() - axes[0]];
+            let mut dims = memory::filled(1, a.dims().len() - axes[0]);
             dims[0] = w.to_usize()[0];
             dims
         }
@@ -287,17 +287,17 @@ fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     let w_dims = weights_shape(a.shape(), w.map(In::shape), &axes);
     let s_dims = if s.len() == y.len() && s.shape() == y.shape() { small.clone() } else { Axes::new() };
     let wide = |x: &In<'_>| -> Result<Vec<f64>> {
-        let mut all = vec![0.0; x.len()];
+        let mut all = memory::filled(0.0, x.len());
         f64::load_any(elements(x)?, 0, &mut all);
         Ok(all)
     };
     // Doubles throughout: a gradient that is a difference of large terms.
-    let mut share = vec![0.0; y.len()];
+    let mut share = memory::filled(0.0, y.len());
     let (g, s) = (wide(g)?, wide(s)?);
     broadcast((Src::Slice(&g), &small), (Src::Slice(&s), &s_dims), (&mut share, &small), |g: f64, s: f64| g / s);
     let [first, others @ ..] = outs else { return Ok(()) };
     if first.wanted() {
-        let mut da = vec![0.0; a.len()];
+        let mut da = memory::filled(0.0, a.len());
         let w = w.map_or(Ok(vec![1.0]), wide)?;
         broadcast((Src::Slice(&share), &small), (Src::Slice(&w), &w_dims), (&mut da, &dims), |g: f64, w: f64| g * w);
         f64::store_any(&da, elements_mut(first)?);
@@ -306,7 +306,7 @@ fn average_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Re
     let (mut dw, y) = (wide(a)?, wide(y)?);
     broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&y), &small), (&mut dw, &dims), |a: f64, y: f64| a - y);
     broadcast((Src::<f64>::InPlace, &dims), (Src::Slice(&share), &small), (&mut dw, &dims), |d: f64, g: f64| d * g);
-    let mut sums = vec![0.0; second.len()];
+    let mut sums = memory::filled(0.0, second.len());
     reduce::reduce_to_shape::<f64, f64>(&dw, &dims, &w_dims, &mut sums);
     if let Some(h) = h {
         let h = wide(h)?;
@@ -377,7 +377,7 @@ pub static PERCENTILE: OpDef = OpDef::new("_npi_percentile")
 
 fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let (p, dims) = (ctx.params::<PercentileParam>(), ins[0].shape().to_usize());
-    let mut qs = vec![p.q_scalar.unwrap_or(0.0); ins.get(1).map_or(1, In::len)];
+    let mut qs = memory::filled(p.q_scalar.unwrap_or(0.0), ins.get(1).map_or(1, In::len));
     if let Some(q) = ins.get(1) {
         f64::load_any(elements(q)?, 0, &mut qs);
     }
@@ -388,7 +388,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     let perm: Vec<usize> = (0..dims.len()).filter(|i| !axes.contains(i)).chain(axes.iter().copied()).collect();
     let n: usize = axes.iter().map(|a| dims[*a]).product();
     ensure!(n > 0 || outs[0].is_empty(), "an array of shape {} has no elements, so no percentiles", ins[0].shape());
-    let mut all = vec![0.0; ins[0].len()];
+    let mut all = memory::filled(0.0, ins[0].len());
     with_scratch(all.len(), |wide: &mut [f64]| {
         f64::load_any(elements(&ins[0])?, 0, wide);
         movement::transpose(wide, &dims, &perm, &mut all);
@@ -400,7 +400,7 @@ fn percentile(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<(
     let groups = all.len() / n;
     let wanted = positions(&qs, n);
     par::parallel_rows(&mut all, n, 1, |_, group| arrange(group, &wanted));
-    let mut results = vec![0.0; qs.len() * groups];
+    let mut results = memory::filled(0.0, qs.len() * groups);
     for (q, row) in qs.iter().zip(results.chunks_mut(groups)) {
         for (group, y) in all.chunks(n).zip(row) {
             *y = between(group, q / 100.0 * (n - 1) as f64, p.interpolation);

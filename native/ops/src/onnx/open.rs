@@ -270,8 +270,9 @@ mod tests {
         assert_eq!(expanded.shape().dims(), [3, 2, 6]);
         let full = Case::new(&FULL, &[("shape", "(#0.0+1,)"), ("value", "2"), ("dtype", "int64")]);
         assert_eq!(full.run1(std::slice::from_ref(&x)).unwrap().to_vec::<i64>().unwrap(), [2, 2, 2]);
-        let range =
-            |text: &str| Case::new(&RANGE, &[("range", text)]).run1(std::slice::from_ref(&x)).map(|r| r.to_vec::<i64>().unwrap());
+        let range = |text: &str| {
+            Case::new(&RANGE, &[("range", text)]).run1(std::slice::from_ref(&x)).map(|r| r.to_vec::<i64>().unwrap())
+        };
         assert_eq!(range("(1, #0.1, 2)").unwrap(), [1, 3, 5]);
         assert_eq!(range("(#0.1, 0, -4)").unwrap(), [6, 2]);
         assert_eq!(range("(#0.1, 0, 1)").unwrap(), [0i64; 0]);

@@ -9,7 +9,7 @@ use ferromx_core::op::{OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure};
+use ferromx_core::{dispatch, ensure, memory};
 use ferromx_kernels::index::{self, Bounds};
 use ferromx_kernels::movement;
 use ferromx_kernels::pool::{PoolShape, pool_forward};
@@ -116,7 +116,7 @@ pub static POOL: OpDef = OpDef::new("_contrib_quantized_pooling")
 fn pool<Q: Quantum>(p: &PoolingParam, shape: &PoolShape, input: &In<'_>, out: &mut Out<'_>) -> Result<()> {
     // Sums of up to 2^16 bytes are exact in single precision.
     let wide: Vec<f32> = input.slice::<Q>()?.iter().map(|x| x.to_f32()).collect();
-    let mut pooled = vec![0.0; out.len()];
+    let mut pooled = memory::filled(0.0, out.len());
     pool_forward(shape, p.kind()?, &wide, &mut pooled);
     out.slice_mut::<Q>()?.iter_mut().zip(pooled).for_each(|(q, x)| *q = Q::nearest(x));
     Ok(())
@@ -171,7 +171,7 @@ fn concatenate(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<
             let mut parts = Vec::new();
             for (i, input) in ins[..n].iter().enumerate() {
                 let scale = reach_at(ins, n + 2 * i)? / reach * (Levels::Whole.of(dtype) / Levels::Whole.of(input.dtype()));
-                let mut part = vec![Q::default(); input.len()];
+                let mut part = memory::filled(Q::default(), input.len());
                 dispatch!(input.dtype(), P in [i8, u8] => quantize::quantize(input.slice::<P>()?, scale, 0.0, &mut part),
                     other => return Err(ctx.unsupported(other, BYTES)));
                 let (_, len, inner) = around(&input.shape().to_usize(), axis);

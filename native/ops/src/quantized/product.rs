@@ -8,7 +8,7 @@ use ferromx_core::infer::same_shape;
 use ferromx_core::op::{ArgDef, OpCtx, OpDef, arg};
 use ferromx_core::params::Params;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, params};
+use ferromx_core::{dispatch, ensure, memory, params};
 use ferromx_kernels::gemm::{Byte, MatMut, gemm_int8};
 use ferromx_kernels::quantize::{self, Levels, Patches, Quantum};
 
@@ -184,7 +184,7 @@ fn convolve<Q: Element + Byte>(
     if picture == 0 || pixels == 0 {
         return Ok(());
     }
-    let mut rows = vec![Q::default(); pixels * row];
+    let mut rows = memory::filled(Q::default(), pixels * row);
     for (i, (picture, out)) in data.chunks_exact(picture).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
         let group = i % shape.groups;
         patches.write(picture, &mut rows);
@@ -322,7 +322,7 @@ pub static MUL: OpDef = OpDef::new("_contrib_quantized_elemwise_mul")
         let (left, right) = (reach_at(ins, 2)?, reach_at(ins, 4)?);
         let step = |levels: Levels| left / levels.of(ins[0].dtype()) * (right / levels.of(ins[1].dtype()));
         if p.enable_float_output {
-            let mut products = vec![0i32; outs[0].len()];
+            let mut products = memory::filled(0i32, outs[0].len());
             combine(ctx, ins, &mut products, |x, y| x * y)?;
             quantize::dequantize(&products, step(Levels::Half), outs[0].slice_mut()?);
             return Ok(());

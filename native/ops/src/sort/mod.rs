@@ -11,7 +11,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::IndexDType;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, params};
+use ferromx_core::{dispatch, memory, params};
 use ferromx_kernels::movement::{self, Item};
 use ferromx_kernels::sort::{self, Order, SortKey};
 
@@ -55,9 +55,9 @@ fn with_rows<T: Item, U: Item>(
     if inner == 1 || src.is_empty() {
         return f(src, dst);
     }
-    let mut rows = vec![T::default(); src.len()];
+    let mut rows = memory::filled(T::default(), src.len());
     movement::transpose(src, &[outer, n, inner], &[0, 2, 1], &mut rows);
-    let mut found = vec![U::default(); dst.len()];
+    let mut found = memory::filled(U::default(), dst.len());
     f(&rows, &mut found);
     movement::transpose(&found, &[outer, inner, k], &[0, 2, 1], dst);
 }
@@ -95,7 +95,7 @@ fn to_places<T: Item>(grad: &[T], (outer, n, inner): Around, places: &[i32], k: 
 /// The places of the `k` first elements of each row in sorted order.
 fn first_places<T: SortKey>(src: &[T], around: Around, k: usize, order: Order) -> Vec<i32> {
     let (outer, n, inner) = around;
-    let mut places = vec![0i32; outer * k * inner];
+    let mut places = memory::filled(0i32, outer * k * inner);
     with_rows(src, around, (&mut places, k), |src, dst| match k == n {
         true => sort::argsort(src, n, order, dst),
         false => sort::topk(src, n, k, order, dst),

@@ -8,7 +8,7 @@ use ferromx_core::op::{Deps, OpCtx, OpDef, arg};
 use ferromx_core::params::{IndexDType, Params};
 use ferromx_core::shape::{Dims, Shape};
 use ferromx_core::storage::{In, Out};
-use ferromx_core::{dispatch, ensure, param_enum, params};
+use ferromx_core::{dispatch, ensure, memory, param_enum, params};
 
 use super::{Around, at_places, first_places, order, rows_along, sortable, to_places, write_places};
 
@@ -113,7 +113,7 @@ fn topk(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
         match p.ret_typ {
             TopKReturn::Indices => write_places(ctx, &places, &mut outs[0]),
             TopKReturn::Mask => {
-                let ones = vec![<T as Element>::from_f64(1.0); places.len()];
+                let ones = memory::filled(<T as Element>::from_f64(1.0), places.len());
                 to_places(&ones, rows, &places, k, outs[0].slice_mut::<T>()?)
             }
             TopKReturn::Both | TopKReturn::Value => {

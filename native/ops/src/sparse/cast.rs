@@ -3,6 +3,7 @@
 use ferromx_core::dtype::Element;
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
+use ferromx_core::memory;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::sparse::{Array, SparseArray, StorageType};
 use ferromx_core::storage::{Req, call_once, read_slice};
@@ -69,7 +70,7 @@ fn to_sparse<T: Element>(dense: &NDArray, storage_type: StorageType) -> Result<S
     let (rows, len) = (shape.dim(0) as usize, row_len(shape));
     let (indices, values) = read_slice(dense, |x: &[T]| {
         let indices = kernels::nonzero_rows(x, rows, len);
-        let mut values = vec![T::default(); indices.len() * len];
+        let mut values = memory::filled(T::default(), indices.len() * len);
         kernels::gather_rows(x, &indices, len, &mut values);
         (indices, values)
     })?;

@@ -2,6 +2,7 @@
 
 use ferromx_core::ensure;
 use ferromx_core::error::Result;
+use ferromx_core::memory;
 use ferromx_kernels::image::{self, Border, Change, Interpolation};
 use ferromx_kernels::rng::Draws;
 use ferromx_ops::image::{decode, interpolation};
@@ -56,7 +57,7 @@ impl Picture {
             10 => interpolation(below(draws, 5) as i32)?,
             code => interpolation(code)?,
         };
-        let mut samples = vec![0; height * width * self.channels];
+        let mut samples = memory::filled(0, height * width * self.channels);
         let from = (self.height, self.width, self.channels);
         image::resize(&self.samples, from, (height, width), how, &mut samples);
         Ok(Picture { height, width, samples, ..self })
@@ -83,7 +84,7 @@ impl Picture {
 
     /// The picture within a larger one of one colour.
     pub fn within(&self, (top, left): (usize, usize), (height, width): (usize, usize), fill: i32) -> Picture {
-        let mut samples = vec![0; height * width * self.channels];
+        let mut samples = memory::filled(0, height * width * self.channels);
         let color = [fill as u8; 4];
         let size = (self.height, self.width);
         let color = &color[..self.channels];
