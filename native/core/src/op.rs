@@ -22,6 +22,15 @@ use crate::storage::{In, Out, Req};
 /// Inputs or outputs that one operator may have.
 const MAX_ARITY: usize = 1 << 20;
 
+/// Refuses a number of inputs or outputs for which there would be no memory.
+///
+/// # Errors
+/// The number is above 2^20.
+pub fn check_count(what: &str, count: usize) -> Result<()> {
+    let text = || format!("the parameters ask for {count} {what}; an operator has at most {MAX_ARITY}");
+    if count <= MAX_ARITY { Ok(()) } else { Err(Error::Param(text())) }
+}
+
 /// A tensor argument as the metadata shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgDef {
@@ -607,12 +616,8 @@ impl OpDef {
 
     /// Refuses numbers of inputs and outputs for which there would be no memory.
     fn check_arity(&self, params: &Params) -> Result<()> {
-        let check = |what: &str, count: usize| {
-            let text = || format!("the parameters ask for {count} {what}; an operator has at most {MAX_ARITY}");
-            if count <= MAX_ARITY { Ok(()) } else { Err(Error::Param(text())) }
-        };
-        check("inputs", self.num_inputs(params).unwrap_or(0))?;
-        check("outputs", self.num_outputs(params))
+        check_count("inputs", self.num_inputs(params).unwrap_or(0))?;
+        check_count("outputs", self.num_outputs(params))
     }
 
     /// Parses the attributes of a node in a file.

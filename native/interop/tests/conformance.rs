@@ -77,6 +77,7 @@ fn every_operator_that_mxnet_lacks_is_compared() {
         "Interpolate" => "Resize".to_owned(),
         "GeluTanh" => "Gelu".to_owned(),
         "MaxRoiAlign" => "RoiAlign".to_owned(),
+        "Full" => "ConstantOfShape".to_owned(),
         other => other.to_owned(),
     };
     let types: HashSet<String> =

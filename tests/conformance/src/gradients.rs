@@ -62,6 +62,9 @@ const SILENT: &[(&str, &[usize])] = &[
     ("_contrib_hawkesll", &[1]),
 ];
 
+/// Cases at points without a derivative: repeated singular values.
+const SINGULAR: &[&str] = &["edges/_npi_svd/1", "edges/_npi_svd/2"];
+
 /// What a comparison came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
@@ -150,6 +153,9 @@ impl<'a> Call<'a> {
         let outputs = self.outputs(&tensors(&self.moved(step)?))?;
         for y in &outputs {
             let dtype = y.array()?.dtype();
+            if !dtype.is_float() && self.case.attrs.contains_key("dtype") {
+                return Err(Error::Value(format!("the result is cut to {dtype}")));
+            }
             if dtype.is_float() && dtype != DType::F64 {
                 return Err(Error::Value(format!("the result is rounded to {dtype}")));
             }
@@ -312,7 +318,7 @@ pub fn all() -> std::result::Result<BTreeMap<&'static str, Checked>, String> {
         for case in golden::load(&golden::folder(), &family)? {
             let Case::Op(case) = case else { continue };
             let Ok((_, def)) = ferromx_ops::registry::find(&case.op) else { continue };
-            if case.wrt.is_empty() || case.error.is_some() {
+            if case.wrt.is_empty() || case.error.is_some() || SINGULAR.contains(&case.id.as_str()) {
                 continue;
             }
             let checked = all.entry(def.name).or_default();

@@ -25,6 +25,8 @@ families!(
     control_flow,
     conv,
     detection,
+    edges,
+    found,
     graphs,
     image,
     index,

@@ -53,6 +53,24 @@ typedef void *DataIterHandle;
 // A [`DLManagedTensor`].
 typedef void *DLManagedTensorHandle;
 
+// A function that says by a callback when it has finished: run context, callback, parameter.
+typedef void (*EngineAsyncFunc)(void*, void*, void*);
+
+// Frees the parameter of a function.
+typedef void (*EngineFuncParamDeleter)(void*);
+
+// A device: its kind and its number, two integers one after the other.
+typedef const void *ContextHandle;
+
+// A variable of MXNet's engine.
+typedef void *EngineVarHandle;
+
+// How the engine is to treat a function.
+typedef const void *EngineFnPropertyHandle;
+
+// A function that has finished when it returns: run context, parameter.
+typedef void (*EngineSyncFunc)(void*, void*);
+
 // A symbol bound to arrays.
 typedef void *ExecutorHandle;
 
@@ -62,6 +80,9 @@ typedef void (*ExecutorMonitorCallback)(const char*, NDArrayHandle, void*);
 
 // A legacy function on arrays.
 typedef const void *FunctionHandle;
+
+// A graph with attributes, as nnvm's functions have it.
+typedef void *GraphHandle;
 
 // An operator.
 typedef void *AtomicSymbolCreator;
@@ -75,6 +96,9 @@ typedef void (*MXKVStoreUpdater)(int, NDArrayHandle, NDArrayHandle, void*);
 
 // Updates what is stored under a name; otherwise as `MXKVStoreUpdater`.
 typedef void (*MXKVStoreStrUpdater)(const char*, NDArrayHandle, NDArrayHandle, void*);
+
+// Called with a command for a server: its number, its text, the pointer given when it was installed.
+typedef void (*MXKVStoreServerController)(int, const char*, void*);
 
 // What this build has or lacks.
 typedef struct LibFeature {
@@ -108,6 +132,9 @@ typedef void *MXNetObjectHandle;
 // A network that is ready for prediction.
 typedef void *PredictorHandle;
 
+// As `ExecutorMonitorCallback`, for networks that predict.
+typedef ExecutorMonitorCallback PredMonitorCallback;
+
 // A list of arrays that was read from a file.
 typedef void *NDListHandle;
 
@@ -116,6 +143,15 @@ typedef void *ProfileHandle;
 
 // A file of records.
 typedef void *RecordIOHandle;
+
+// CUDA code of MXNet's early versions.
+typedef void *RtcHandle;
+
+// Compiled CUDA code.
+typedef void *CudaModuleHandle;
+
+// A kernel of compiled CUDA code.
+typedef void *CudaKernelHandle;
 
 #ifdef __cplusplus
 extern "C" {
@@ -175,10 +211,15 @@ MXNET_DLL int MXAutogradComputeGradient(uint32_t num_output, NDArrayHandle *outp
 // Makes a symbol of the recorded computation of an array.
 MXNET_DLL int MXAutogradGetSymbol(NDArrayHandle handle, SymbolHandle *out);
 
-// Gives a graph whose parts a backend takes over. There is no backend, so that every name is an error.
-MXNET_DLL int MXGenBackendSubgraph(SymbolHandle sym_handle, const char *backend, SymbolHandle *ret_sym_handle);
+// Gives a graph whose parts a backend takes over: `MKLDNN` and `MKLDNN_QUANTIZE` take layers with what follows them, `default` and
+// `default_v2` operators of names that were set.
+MXNET_DLL
+int MXGenBackendSubgraph(SymbolHandle sym_handle,
+                         const char *backend,
+                         SymbolHandle *ret_sym_handle);
 
-// Gives a graph that a backend has partitioned and the arrays that it needs. There is no backend, so that every name is an error.
+// Gives a graph as `MXGenBackendSubgraph` does, and the arrays that it needs besides the old ones, of which there are none. As in MXNet, a
+// name that is no backend leaves the graph as it is. Shapes and types do not matter to the backends here.
 MXNET_DLL
 int MXOptimizeForBackend(SymbolHandle sym_handle,
                          const char *backend_name,
@@ -208,6 +249,31 @@ int MXOptimizeForBackend(SymbolHandle sym_handle,
                          int *new_aux_cnt,
                          NDArrayHandle **new_aux_handle,
                          char ***new_aux_names_handle);
+
+// Makes a symbol in which every largest group of connected operators of these names is one node, a `_CachedOp`. The backend, `default` or
+// `default_v2`, keeps the names.
+MXNET_DLL
+int MXBuildSubgraphByOpNames(SymbolHandle sym_handle,
+                             const char *prop_name,
+                             uint32_t num_ops,
+                             const char **op_names,
+                             SymbolHandle *ret_sym_handle);
+
+// Sets the names of operators that a backend groups when an executor is bound and the variable `MXNET_SUBGRAPH_BACKEND` names it. Graphs
+// are compiled whole when they are bound, where such groups change no result, so that the names have no further use.
+MXNET_DLL
+int MXSetSubgraphPropertyOpNames(const char *prop_name,
+                                 uint32_t num_ops,
+                                 const char **op_names);
+
+// Sets the names of operators that a backend groups.
+MXNET_DLL int MXSetSubgraphPropertyOpNamesV2(const char *prop_name, uint32_t num_ops, const char **op_names);
+
+// Forgets names that `MXSetSubgraphPropertyOpNames` set.
+MXNET_DLL int MXRemoveSubgraphPropertyOpNames(const char *prop_name);
+
+// Forgets names that `MXSetSubgraphPropertyOpNamesV2` set.
+MXNET_DLL int MXRemoveSubgraphPropertyOpNamesV2(const char *prop_name);
 
 // Makes an operator of a graph; its inputs are the graph's variables.
 MXNET_DLL int MXCreateCachedOp(SymbolHandle handle, CachedOpHandle *out);
@@ -331,6 +397,65 @@ MXNET_DLL int MXNDArrayFromDLPackEx(DLManagedTensorHandle dlpack, bool transient
 
 // Gives back a DLPack tensor that nobody took; null is nothing.
 MXNET_DLL int MXNDArrayCallDLPackDeleter(DLManagedTensorHandle dlpack);
+
+// Runs a function that says by a callback when it has finished, and waits until then; its failure is an error. Then `deleter`, unless
+// it is null, gets the parameter. There are no variables: name arrays by `MXEnginePushAsyncND`.
+MXNET_DLL
+int MXEnginePushAsync(EngineAsyncFunc async_func,
+                      void *func_param,
+                      EngineFuncParamDeleter deleter,
+                      ContextHandle ctx_handle,
+                      EngineVarHandle const_vars_handle,
+                      int num_const_vars,
+                      EngineVarHandle mutable_vars_handle,
+                      int num_mutable_vars,
+                      EngineFnPropertyHandle prop_handle,
+                      int priority,
+                      const char *opr_name,
+                      bool wait);
+
+// Runs a function. Then `deleter`, unless it is null, gets the parameter. There are no variables: name arrays by `MXEnginePushSyncND`.
+MXNET_DLL
+int MXEnginePushSync(EngineSyncFunc sync_func,
+                     void *func_param,
+                     EngineFuncParamDeleter deleter,
+                     ContextHandle ctx_handle,
+                     EngineVarHandle const_vars_handle,
+                     int num_const_vars,
+                     EngineVarHandle mutable_vars_handle,
+                     int num_mutable_vars,
+                     EngineFnPropertyHandle prop_handle,
+                     int priority,
+                     const char *opr_name);
+
+// As `MXEnginePushAsync`, with the arrays that the function reads and those that it writes.
+MXNET_DLL
+int MXEnginePushAsyncND(EngineAsyncFunc async_func,
+                        void *func_param,
+                        EngineFuncParamDeleter deleter,
+                        ContextHandle ctx_handle,
+                        NDArrayHandle *const_nds_handle,
+                        int num_const_nds,
+                        NDArrayHandle *mutable_nds_handle,
+                        int num_mutable_nds,
+                        EngineFnPropertyHandle prop_handle,
+                        int priority,
+                        const char *opr_name,
+                        bool wait);
+
+// As `MXEnginePushSync`, with the arrays that the function reads and those that it writes.
+MXNET_DLL
+int MXEnginePushSyncND(EngineSyncFunc sync_func,
+                       void *func_param,
+                       EngineFuncParamDeleter deleter,
+                       ContextHandle ctx_handle,
+                       NDArrayHandle *const_nds_handle,
+                       int num_const_nds,
+                       NDArrayHandle *mutable_nds_handle,
+                       int num_mutable_nds,
+                       EngineFnPropertyHandle prop_handle,
+                       int priority,
+                       const char *opr_name);
 
 // Binds a symbol to arrays for its arguments, gradients (null for none) with requests (0 none, 1 write, 3 add), and auxiliary
 // states. They are shared with the caller: what is written to them counts in the next run.
@@ -465,7 +590,7 @@ int MXExecutorSetMonitorCallbackEX(ExecutorHandle handle,
                                    void *callback_handle,
                                    bool monitor_all);
 
-// Makes a symbol of what an executor was bound to. Plans are optimized, graphs stay as they were.
+// Makes a symbol of what an executor was bound to, without the expressions that were there before.
 MXNET_DLL int MXExecutorGetOptimizedSymbol(ExecutorHandle handle, SymbolHandle *out);
 
 // Writes arrays to a file, with names unless `keys` is null.
@@ -535,6 +660,45 @@ int MXFuncInvokeEx(FunctionHandle fun,
                    int num_params,
                    char **param_keys,
                    char **param_vals);
+
+// Sets the message that `NNGetLastError` gives on this thread.
+MXNET_DLL void NNAPISetLastError(const char *msg);
+
+// Makes a graph of a symbol; the caller frees it.
+MXNET_DLL int NNGraphCreate(SymbolHandle symbol_handle, GraphHandle *graph_out);
+
+// Frees a graph; null is nothing.
+MXNET_DLL int NNGraphFree(GraphHandle graph_handle);
+
+// Makes a symbol of the outputs of a graph.
+MXNET_DLL int NNGraphGetSymbol(GraphHandle graph_handle, SymbolHandle *symbol_out);
+
+// Sets an attribute of a graph from JSON of the form `["TYPE", VALUE]`, of type `str`, `int`, `size_t`, `list_str`, `list_int` or
+// `list_shape`.
+MXNET_DLL
+int NNGraphSetJSONAttr(GraphHandle graph_handle,
+                       const char *key,
+                       const char *json_value);
+
+// Gives an attribute as JSON, valid until the next call on this thread; `success` is 0 if there is none.
+MXNET_DLL int NNGraphGetJSONAttr(GraphHandle graph_handle, const char *key, const char **json_out, int *success);
+
+// Sets an attribute of a graph to the outputs of a symbol.
+MXNET_DLL int NNGraphSetNodeEntryListAttr_(GraphHandle graph_handle, const char *key, SymbolHandle list);
+
+// Applies passes one after the other and makes a new graph: `SaveJSON` writes the graph to its attribute `json`, `LoadJSON` reads it
+// from there.
+MXNET_DLL
+int NNGraphApplyPasses(GraphHandle src,
+                       uint32_t num_pass,
+                       const char **pass_names,
+                       GraphHandle *dst);
+
+// Would make the nodes of a symbol run after those of another, besides what they compute from; always an error: nodes keep no other order
+// than that of their inputs.
+MXNET_DLL
+int NNAddControlDeps(SymbolHandle symbol_handle,
+                     SymbolHandle src_dep);
 
 // Runs an operator. If `*outputs` is null, the outputs are new arrays: their number and handles, which the caller frees, are
 // returned, and the list is valid until the next call on this thread. Otherwise results go to the given `*num_outputs` arrays.
@@ -762,7 +926,7 @@ int MXKVStorePush(KVStoreHandle handle,
 // As `MXKVStorePush`, with names as keys.
 MXNET_DLL int MXKVStorePushEx(KVStoreHandle handle, uint32_t num, const char **keys, NDArrayHandle *vals, int priority);
 
-// Copies what is stored to arrays; keys that hold sparse arrays are left out.
+// Copies what is stored to arrays; sparse arrays are left out.
 MXNET_DLL int MXKVStorePull(KVStoreHandle handle, uint32_t num, const int *keys, NDArrayHandle *vals, int priority);
 
 // As `MXKVStorePull`, with names as keys.
@@ -847,6 +1011,28 @@ int MXKVStoreBroadcastEx(KVStoreHandle handle,
                          NDArrayHandle *vals,
                          NDArrayHandle *outs,
                          int priority);
+
+// Would set up this process as a scheduler, server or worker among several. There are no stores across processes yet, so that it is an
+// error.
+MXNET_DLL
+int MXInitPSEnv(uint32_t num_vars,
+                const char **keys,
+                const char **vals);
+
+// Gives how many of the processes of a group have gone: none, as the store lives in this process alone.
+MXNET_DLL int MXKVStoreGetNumDeadNode(KVStoreHandle handle, int node_id, int *number, int timeout_sec);
+
+// Makes the end of a store wait for the other processes that share it, or not; there are no others.
+MXNET_DLL int MXKVStoreSetBarrierBeforeExit(KVStoreHandle handle, int barrier_before_exit);
+
+// Serves a store until its workers have stopped; it has no workers elsewhere, so that the function returns at once, as in MXNet.
+MXNET_DLL
+int MXKVStoreRunServer(KVStoreHandle handle,
+                       MXKVStoreServerController controller,
+                       void *controller_handle);
+
+// Sends a command to the servers of a store, of which there are none.
+MXNET_DLL int MXKVStoreSendCommmandToServers(KVStoreHandle handle, int cmd_id, const char *cmd_body);
 
 // Gives the version of MXNet that this library stands in for: 10901.
 MXNET_DLL int MXGetVersion(int *out);
@@ -1018,14 +1204,18 @@ MXNET_DLL int MXNDArrayGetGradState(NDArrayHandle handle, int *out);
 // Sets the flag of `MXNDArrayGetGradState`.
 MXNET_DLL int MXNDArraySetGradState(NDArrayHandle handle, int state);
 
-// Lists the names and aliases of all operators. The array is valid until the next call on this thread.
-MXNET_DLL int MXListAllOpNames(uint32_t *out_size, const char ***out_array);
+// Lists the names and aliases of all operators, and the names of gradients. The array is valid until the next call on this thread.
+MXNET_DLL
+int MXListAllOpNames(uint32_t *out_size,
+                     const char ***out_array);
 
 // As `MXListAllOpNames`.
 MXNET_DLL int NNListAllOpNames(uint32_t *out_size, const char ***out_array);
 
-// Lists the handle of every operator once, without its aliases. The array is valid until the next call on this thread.
-MXNET_DLL int MXSymbolListAtomicSymbolCreators(uint32_t *out_size, AtomicSymbolCreator **out_array);
+// Lists the handle of every operator once, without its aliases, and of every gradient. The array is valid until the next call on this thread.
+MXNET_DLL
+int MXSymbolListAtomicSymbolCreators(uint32_t *out_size,
+                                     AtomicSymbolCreator **out_array);
 
 // As `MXSymbolListAtomicSymbolCreators`.
 MXNET_DLL int NNListUniqueOps(uint32_t *out_size, OpHandle **out_array);
@@ -1033,11 +1223,11 @@ MXNET_DLL int NNListUniqueOps(uint32_t *out_size, OpHandle **out_array);
 // Gives the handle of an operator. It is never freed.
 MXNET_DLL int NNGetOpHandle(const char *op_name, OpHandle *op_out);
 
-// Gives the name of an operator, valid until the next call on this thread.
+// Gives the name of an operator, which its aliases stand for, valid until the next call on this thread.
 MXNET_DLL int MXSymbolGetAtomicSymbolName(AtomicSymbolCreator creator, const char **name);
 
 // Describes an operator: its name, description, arguments with type strings and descriptions, the argument that counts its inputs
-// (empty if their number is fixed), and its return type. All pointers are valid until the next call on this thread.
+// (empty if their number is fixed), and its return type; a gradient has no arguments. All pointers are valid until the next call on this thread.
 MXNET_DLL
 int MXSymbolGetAtomicSymbolInfo(AtomicSymbolCreator creator,
                                 const char **name,
@@ -1081,6 +1271,66 @@ int MXNetFuncCall(MXNetFunctionHandle func,
 
 // Frees an object; null is nothing.
 MXNET_DLL int MXNetObjectFree(MXNetObjectHandle obj);
+
+// Makes a symbol whose operators compute with 8-bit integers, where they have such a form, and lists the outputs whose ranges calibration
+// needs; the list is valid until the next call on this thread. Nodes and operators may be excluded; parameters that are quantized before
+// the graph runs become variables. The mode is `full` or `smart`, the type of data `int8`, `uint8` or `auto`, the granularity
+// `tensor-wise` or `channel-wise`.
+MXNET_DLL
+int MXQuantizeSymbol(SymbolHandle sym_handle,
+                     SymbolHandle *ret_sym_handle,
+                     const int *dev_type,
+                     uint32_t num_excluded_sym_names,
+                     const char **excluded_sym_names,
+                     uint32_t num_excluded_op_names,
+                     const char **excluded_op_names,
+                     uint32_t num_offline,
+                     const char **offline_params,
+                     const char *quantized_dtype,
+                     bool calib_quantize,
+                     const char *quantize_mode,
+                     const char *quantize_granularity,
+                     uint32_t *out_num_calib_names,
+                     const char ***out_calib_names);
+
+// Makes a symbol of a quantized one with the ranges of a table: the smallest and the largest value of each of the outputs that
+// `MXQuantizeSymbol` lists.
+MXNET_DLL
+int MXSetCalibTableToQuantizedSymbol(SymbolHandle qsym_handle,
+                                     uint32_t num_layers,
+                                     const char **layer_names,
+                                     const float *low_quantiles,
+                                     const float *high_quantiles,
+                                     SymbolHandle *ret_sym_handle);
+
+// Makes a symbol of mixed precision: some operators run in a narrow type, some in 32 bits, some in the widest type of their inputs, and
+// conversions stand between them. `arg_type_data` has the types of the variables `arg_names`; with `cast_optional_params` parameters
+// that are read in the narrow type get it themselves, as attribute `__dtype__`. Values of parameters for which operators need 32 bits
+// lie at `ind_ptr[i] .. ind_ptr[i + 1]` of `conditional_param_vals`.
+MXNET_DLL
+int MXReducePrecisionSymbol(SymbolHandle sym_handle,
+                            SymbolHandle *ret_sym_handle,
+                            uint32_t num_args,
+                            const int *arg_type_data,
+                            uint32_t num_ind_ptr,
+                            const int *ind_ptr,
+                            const int *target_dtype,
+                            int cast_optional_params,
+                            uint32_t num_target_dtype_op_names,
+                            uint32_t num_fp32_op_names,
+                            uint32_t num_widest_dtype_op_names,
+                            uint32_t num_conditional_fp32_op_names,
+                            uint32_t num_excluded_symbols,
+                            uint32_t num_model_params,
+                            const char **target_dtype_op_names,
+                            const char **fp32_op_names,
+                            const char **widest_dtype_op_names,
+                            const char **conditional_fp32_op_names,
+                            const char **excluded_symbols,
+                            const char **conditional_param_names,
+                            const char **conditional_param_vals,
+                            const char **model_param_names,
+                            const char **arg_names);
 
 // Binds a network, given as JSON, with the parameters in the bytes of a `.params` file. Input `i` has the dimensions
 // `input_shape_data[input_shape_indptr[i] .. input_shape_indptr[i + 1]]`.
@@ -1136,6 +1386,21 @@ int MXPredReshape(uint32_t num_input_nodes,
                   PredictorHandle handle,
                   PredictorHandle *out);
 
+// Binds a network for `num_threads` threads, one predictor for each, which share the parameters. Otherwise as `MXPredCreate`; `out` has
+// room for as many handles.
+MXNET_DLL
+int MXPredCreateMultiThread(const char *symbol_json_str,
+                            const void *param_bytes,
+                            int param_size,
+                            int dev_type,
+                            int dev_id,
+                            uint32_t num_input_nodes,
+                            const char **input_keys,
+                            const uint32_t *input_shape_indptr,
+                            const uint32_t *input_shape_data,
+                            int num_threads,
+                            PredictorHandle *out);
+
 // Gives the shape of an output, valid until the next call on this thread.
 MXNET_DLL int MXPredGetOutputShape(PredictorHandle handle, uint32_t index, uint32_t **shape_data, uint32_t *shape_ndim);
 
@@ -1147,6 +1412,21 @@ MXNET_DLL int MXPredSetInput(PredictorHandle handle, const char *key, const floa
 
 // Computes the outputs.
 MXNET_DLL int MXPredForward(PredictorHandle handle);
+
+// Runs one step of the network: call it with `step` from 0 on until `step_left`, the number of steps behind it, is 0. Then the outputs
+// are there. A step behind the last one does nothing.
+MXNET_DLL
+int MXPredPartialForward(PredictorHandle handle,
+                         int step,
+                         int *step_left);
+
+// Calls a function with the name and array of every output of every node that a run computes, and with `monitor_all` of inputs too; null
+// removes it. The callee owns the array's handle.
+MXNET_DLL
+int MXPredSetMonitorCallback(PredictorHandle handle,
+                             PredMonitorCallback callback,
+                             void *callback_handle,
+                             bool monitor_all);
 
 // Copies an output, as 32-bit floats, to memory for `size` numbers, as many as it has.
 MXNET_DLL int MXPredGetOutput(PredictorHandle handle, uint32_t index, float *data, uint32_t size);
@@ -1646,11 +1926,91 @@ int MXSymbolCutSubgraph(SymbolHandle sym,
                         SymbolHandle **inputs,
                         int *input_size);
 
+// Would make a symbol of the gradients; always an error, as in MXNet: executors compute gradients, and autograd records them.
+MXNET_DLL
+int MXSymbolGrad(SymbolHandle sym,
+                 uint32_t num_wrt,
+                 const char **wrt,
+                 SymbolHandle *out);
+
 // Makes a symbol of the same graph without conversions for mixed precision.
 MXNET_DLL int MXSymbolRemoveAmpCast(SymbolHandle sym_handle, SymbolHandle *ret_sym_handle);
 
 // Makes a new operator, without inputs, of the operator and parameters of a symbol of one node.
 MXNET_DLL int MXGenAtomicSymbolFromSymbol(SymbolHandle sym_handle, SymbolHandle *ret_sym_handle);
+
+// Compiled CUDA code in MXNet's early versions; always an error.
+MXNET_DLL
+int MXRtcCreate(char *name,
+                uint32_t num_input,
+                uint32_t num_output,
+                char **input_names,
+                char **output_names,
+                NDArrayHandle *inputs,
+                NDArrayHandle *outputs,
+                char *kernel,
+                RtcHandle *out);
+
+// Ran CUDA code in MXNet's early versions; always an error.
+MXNET_DLL
+int MXRtcPush(RtcHandle handle,
+              uint32_t num_input,
+              uint32_t num_output,
+              NDArrayHandle *inputs,
+              NDArrayHandle *outputs,
+              uint32_t grid_dim_x,
+              uint32_t grid_dim_y,
+              uint32_t grid_dim_z,
+              uint32_t block_dim_x,
+              uint32_t block_dim_y,
+              uint32_t block_dim_z);
+
+// Freed CUDA code in MXNet's early versions; always an error.
+MXNET_DLL int MXRtcFree(RtcHandle handle);
+
+// Compiles CUDA code; an error, as there is no GPU backend.
+MXNET_DLL
+int MXRtcCudaModuleCreate(const char *source,
+                          int num_options,
+                          const char **options,
+                          int num_exports,
+                          const char **exports,
+                          CudaModuleHandle *out);
+
+// Frees compiled CUDA code; an error, as there is no GPU backend.
+MXNET_DLL int MXRtcCudaModuleFree(CudaModuleHandle handle);
+
+// Gives a kernel of compiled CUDA code; an error, as there is no GPU backend.
+MXNET_DLL
+int MXRtcCudaKernelCreate(CudaModuleHandle handle,
+                          const char *name,
+                          int num_args,
+                          int *is_ndarray,
+                          int *is_const,
+                          int *arg_types,
+                          CudaKernelHandle *out);
+
+// Frees a CUDA kernel; an error, as there is no GPU backend.
+MXNET_DLL int MXRtcCudaKernelFree(CudaKernelHandle handle);
+
+// Runs a CUDA kernel; an error, as there is no GPU backend.
+MXNET_DLL
+int MXRtcCudaKernelCall(CudaKernelHandle handle,
+                        int dev_id,
+                        void **args,
+                        uint32_t grid_dim_x,
+                        uint32_t grid_dim_y,
+                        uint32_t grid_dim_z,
+                        uint32_t block_dim_x,
+                        uint32_t block_dim_y,
+                        uint32_t block_dim_z,
+                        uint32_t shared_mem);
+
+// Loads a library of operators written against MXNet's `lib_api.h`; an error, as code of other libraries is not run.
+MXNET_DLL int MXLoadLib(const char *path, unsigned int verbose);
+
+// Connected MXNet to TVM's functions; an error, as they are linked to MXNet's own C++ types.
+MXNET_DLL int MXTVMBridge(void *pregister);
 
 #ifdef __cplusplus
 }  // extern "C"

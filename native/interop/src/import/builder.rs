@@ -213,11 +213,9 @@ impl Builder {
         }
         let [variable] = symbol.entries() else { return };
         let mut attrs = variable.node.attrs.write();
-        // An open dimension is 0 in legacy semantics, where no other can be.
-        match shape.dims().contains(&0) {
-            true => attrs.insert("__np_shape__".into(), Value::from(shape.dims().to_vec()).to_string()),
-            false => attrs.insert("__shape__".into(), Value::from(shape.to_legacy().to_vec()).to_string()),
-        };
+        // An open dimension is -1, which both semantics read so; 0 is open in the legacy ones.
+        let key = if shape.dims().contains(&0) { "__np_shape__" } else { "__shape__" };
+        attrs.insert(key.into(), Value::from(shape.dims().to_vec()).to_string());
         for (k, dim) in dims.iter().enumerate().filter(|(k, _)| shape.dim(*k) < 0) {
             if let Dim::Named(name) = dim {
                 attrs.insert(mxnet::dim_name_key(k), name.clone());

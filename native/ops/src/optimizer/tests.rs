@@ -23,7 +23,7 @@ fn lists_of_another_length_are_refused() {
     let e = case.run(&[0; 6].map(|_| vector(DType::F32, &[1.0]))).unwrap_err().to_string();
     assert!(e.contains("lrs has 1 numbers for 2 weights"), "{e}");
     let many = [("lrs", "(1,)"), ("wds", "(1,)"), ("num_weights", "1000")];
-    assert!(Case::parse(&MULTI_SGD_MOM_UPDATE, &many).err().unwrap().to_string().contains("1..=256"));
+    assert!(Case::parse(&MULTI_SGD_MOM_UPDATE, &many).err().unwrap().to_string().contains("256"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ferromx_core::ensure;
 use ferromx_core::error::{Error, Result};
 use ferromx_core::host::Subgraph;
-use ferromx_core::op::{Inputs, OpDef};
+use ferromx_core::op::{Inputs, OpDef, check_count};
 use ferromx_core::params::{Attrs, Params};
 use ferromx_ops::registry;
 use parking_lot::RwLock;
@@ -108,6 +108,7 @@ impl AtomicSymbol {
         if let Inputs::Variadic { count: key, .. } = def.inputs {
             let text = attrs.entry(key.into()).or_insert_with(|| count.to_string());
             count = text.parse().unwrap_or(count);
+            check_count("inputs", count).map_err(context)?;
         }
         let params = attach(def, def.parse(&attrs).map_err(context)?, graphs).map_err(context)?;
         attrs.extend(self.extra.clone());
