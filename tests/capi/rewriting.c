@@ -288,9 +288,9 @@ static void networks_predict_step_by_step(void) {
   fclose(file);
   remove(path);
   OK(MXSymbolSaveToJSON(s, &json));
-  PredictorHandle p[2] = {NULL, NULL};
+  PredictorHandle p[2] = {NULL, NULL}, none[2] = {NULL, NULL};
   OK(MXPredCreateMultiThread(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, 2, p));
-  REFUSED(MXPredCreateMultiThread(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, 0, p), "num_threads is 0");
+  REFUSED(MXPredCreateMultiThread(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, 0, none), "num_threads is 0");
   REFUSED(MXPredCreateMultiThread(json, bytes, (int)size, 1, 0, 1, &key, starts, dims, 2, NULL), "out is null");
   for (int i = 0; i < 2; i++) OK(MXPredSetInput(p[i], "x", data, 50));
   OK(MXPredForward(p[0]));

@@ -217,7 +217,7 @@ mod tests {
         for pair in blocks.windows(2) {
             assert!(pair[0].0 as usize + pair[0].1 <= pair[1].0 as usize);
         }
-        assert!(blocks.iter().all(|(block, _)| owns(*block) && *block as usize % GRANULE == 0));
+        assert!(blocks.iter().all(|(block, _)| owns(*block) && (*block as usize).is_multiple_of(GRANULE)));
         assert_eq!(reserve_in_use() - before, 64 + 64 + 128 + 4096);
         blocks.iter().for_each(|(block, bytes)| give(*block, *bytes));
         assert_eq!(reserve_in_use(), before);
