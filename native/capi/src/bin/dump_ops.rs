@@ -63,7 +63,7 @@ impl Api<'_> {
         })?;
         let rows = texts(names, n).into_iter().zip(texts(types, n)).zip(texts(docs, n));
         let mut line = Map::new();
-        line.insert("name".into(), text(op).into());
+        line.insert("name".into(), name.into());
         line.insert("args".into(), rows.map(|((name, ty), doc)| json!([name, ty, doc])).collect());
         line.insert("desc".into(), text(desc).into());
         if !text(key).is_empty() {

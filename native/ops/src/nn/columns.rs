@@ -195,7 +195,7 @@ fn col2im_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 /// Where windows read the start of each image only: their shape for one image, and the elements that they read.
 fn partly_used(shape: &ConvShape, elements: usize) -> Option<(ConvShape, usize)> {
     let used = shape.in_channels * shape.input.iter().product::<usize>();
-    (shape.batch * used < elements).then(|| (ConvShape { batch: 1, ..*shape }, used))
+    (shape.batch * used < elements).then_some((ConvShape { batch: 1, ..*shape }, used))
 }
 
 fn to_columns(ctx: &OpCtx<'_>, shape: &ConvShape, images: &In<'_>, columns: &mut Out<'_>) -> Result<()> {

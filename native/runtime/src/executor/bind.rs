@@ -175,7 +175,7 @@ impl Executor {
             aux: Vec::new(),
             outputs: Vec::new(),
             head_grads: Vec::new(),
-            engine: Engine::Stepwise(Stepwise::new(symbol, bound, outputs)?),
+            engine: Engine::Stepwise(Box::new(Stepwise::new(symbol, bound, outputs)?)),
             monitor: Mutex::new(None),
         })
     }

@@ -59,7 +59,7 @@ enum Engine {
     Planned(Guarded),
     /// Operator by operator: there are sparse arrays, or shapes depend on contents. The executor's own lists of arrays are those of
     /// dense arguments, and there are no output arrays.
-    Stepwise(Stepwise),
+    Stepwise(Box<Stepwise>),
 }
 
 impl Executor {
