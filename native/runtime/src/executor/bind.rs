@@ -336,7 +336,7 @@ fn bind(
         aux: bound.aux,
         outputs,
         head_grads: head_arrays,
-        engine: Engine::Planned(Guarded::new(Plans::new(blueprint, &arenas)?)),
+        engine: Engine::Planned(Box::new(Guarded::new(Plans::new(blueprint, &arenas)?))),
         monitor: Mutex::new(None),
     })
 }

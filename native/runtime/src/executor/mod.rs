@@ -56,7 +56,7 @@ pub struct Executor {
 /// How an executor runs.
 enum Engine {
     /// By plans.
-    Planned(Guarded),
+    Planned(Box<Guarded>),
     /// Operator by operator: there are sparse arrays, or shapes depend on contents. The executor's own lists of arrays are those of
     /// dense arguments, and there are no output arrays.
     Stepwise(Box<Stepwise>),

@@ -59,7 +59,7 @@ private[mxnet] final class ShapeOnlyNDArray(override val shape: Shape)
 
   private[mxnet] override def dispose(removeFromScope: Boolean): Unit = ()
 
-  private[mxnet] override def handle: Base.NDArrayHandle = throw new MXNetError(
+  private[mxnet] override def liveHandle: Base.NDArrayHandle = throw new MXNetError(
     "OpContext: while shapes are inferred inputs have nothing but a shape: move what needs their elements or types to exec"
   )
 
