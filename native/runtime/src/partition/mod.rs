@@ -1,6 +1,6 @@
 //! Partitioning: groups of nodes become single nodes that hold them as a graph.
 //!
-//! A [`Draft`] is a graph whose edges can be moved. `by_name` groups operators of given names, `onednn` what MXNet's backend for oneDNN
+//! A `Draft` is a graph whose edges can be moved. `by_name` groups operators of given names, `onednn` what MXNet's backend for oneDNN
 //! computes at once, and `backends` has the names under which programs ask for this.
 
 mod backends;
