@@ -1,5 +1,7 @@
 package org.apache.mxnet
 
+import scala.util.control.NonFatal
+
 import org.apache.mxnet.Base._LIB
 import org.apache.mxnet.DType.DType
 
@@ -42,7 +44,10 @@ private[mxnet] final class UdfOperator(name: String, attributes: Map[String, Str
         val found = OpFields.parse(op, attributes)
         if (found.nonEmpty) op.setPropertiesForFunction(found)
     }
-    op.configureFromArguments()
+    try op.configureFromArguments()
+    catch {
+      case NonFatal(e) => throw new MXNetError(s"operator $name: configureFromArguments failed: ${e.getMessage}", e)
+    }
     op
   }
 

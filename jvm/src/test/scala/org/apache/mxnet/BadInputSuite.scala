@@ -53,7 +53,7 @@ class BadInputSuite extends munit.FunSuite {
     fails("no_such_operator")(Symbol.createSymbolGeneral("no_such_operator", "x", null, Nil, null))
     fails("Activation", "act_type")(NDArray.Activation(NDArray.ones(1)))
     fails("Activation", "gelu")(NDArray.Activation(Map("act_type" -> "gelu"))(NDArray.ones(1)))
-    fails("colour")(NDArray.relu(Map("colour" -> "red"))(NDArray.ones(1)))
+    fails("colour")(NDArray.Activation(Map("act_type" -> "relu", "colour" -> "red"))(NDArray.ones(1)))
     fails("num_hidden")(Symbol.FullyConnected("fc")(Symbol.Variable("x"))())
     fails("num_hidden", "many")(Symbol.FullyConnected("fc")(Symbol.Variable("x"))(Map("num_hidden" -> "many")))
     fails("at most")(NDArray.relu(NDArray.ones(1), 1, 2, 3))
@@ -89,7 +89,7 @@ class BadInputSuite extends munit.FunSuite {
     fails("no argument 'dta'")(executor.forward(isTrain = false, "dta" -> NDArray.ones(2, 3)))
     fails("'fc_bias'")(executor.copyParamsFrom(Map("fc_bias" -> NDArray.ones(5))))
     executor.forward(isTrain = true)
-    fails("2")(executor.backward(Array(NDArray.ones(2, 4), NDArray.ones(2, 4))))
+    fails("shape mismatch")(executor.backward(Array(NDArray.ones(3, 4))))
   }
 
   test("use after dispose, and disposing twice") {

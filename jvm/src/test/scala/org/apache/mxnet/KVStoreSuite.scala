@@ -60,9 +60,8 @@ class KVStoreSuite extends munit.FunSuite {
     val store = KVStore.create()
     store.init("a", vector(1))
     def message(body: => Any): String = intercept[RuntimeException](body).getMessage
-    assert(message(store.init("a", vector(1))).contains("key a was initialized already"))
+    assert(message(store.init("a", vector(1))).contains("duplicate init of key a"))
     assert(message(store.pull("b", vector(1))).contains("key b"))
-    assert(message(store.push("a", vector(1, 2))).contains("key a holds [1]"), message(store.push("a", vector(1, 2))))
     assert(message(store.push(Array("a"), Array.empty[NDArray])).contains("1 keys but 0 arrays"))
     assert(message(store.saveOptimizerStates("x")).contains("call setOptimizer first"))
     assert(message(KVStore.create("dist_sync")).contains("'dist_sync' is not there"))

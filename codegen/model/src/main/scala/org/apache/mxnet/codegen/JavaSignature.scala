@@ -42,16 +42,16 @@ object JavaSignature {
   }
 
   private def javaType(argumentType: ArgumentType): ScalaType = argumentType match {
-    case ArgumentType.Tensor                                        => ndarray
-    case ArgumentType.Tensors                                       => ScalaType.array(ndarray)
-    case ArgumentType.Enumeration(_)                                => ScalaType.Text
-    case ArgumentType.Plain(ScalaType.Shape)                        => ClassType(s"$javaapi.Shape")
-    case ArgumentType.Plain(ScalaType.Int)                          => ClassType("java.lang.Integer")
-    case ArgumentType.Plain(ScalaType.Long)                         => ClassType("java.lang.Long")
-    case ArgumentType.Plain(ScalaType.Float)                        => ClassType("java.lang.Float")
-    case ArgumentType.Plain(ScalaType.Double)                       => ClassType("java.lang.Double")
-    case ArgumentType.Plain(ScalaType.Boolean)                      => ClassType("java.lang.Boolean")
-    case ArgumentType.Plain(ScalaType.Text)                         => ScalaType.Text
-    case ArgumentType.Plain(_) | ArgumentType.Opaque                => ClassType("scala.Any")
+    case ArgumentType.Tensor                         => ndarray
+    case ArgumentType.Tensors                        => ScalaType.array(ndarray)
+    case ArgumentType.Enumeration(_)                 => ScalaType.Text
+    case ArgumentType.Plain(ScalaType.Shape)         => ClassType(s"$javaapi.Shape")
+    case ArgumentType.Plain(ScalaType.Int)           => ClassType("java.lang.Integer")
+    case ArgumentType.Plain(ScalaType.Long)          => ClassType("java.lang.Long")
+    case ArgumentType.Plain(ScalaType.Float)         => ClassType("java.lang.Float")
+    case ArgumentType.Plain(ScalaType.Double)        => ClassType("java.lang.Double")
+    case ArgumentType.Plain(ScalaType.Boolean)       => ClassType("java.lang.Boolean")
+    case ArgumentType.Plain(ScalaType.Text)          => ScalaType.Text
+    case ArgumentType.Plain(_) | ArgumentType.Opaque => ClassType("scala.Any")
   }
 }

@@ -43,7 +43,8 @@ class BaseClassesSuite extends munit.FunSuite {
   }
 
   test("the arguments of a Java function with several optional ones go into an object") {
-    val softmax = relu.copy(name = "soft", arguments = relu.arguments :+ Argument("axis", "int, optional, default='-1'", ""))
+    val softmax =
+      relu.copy(name = "soft", arguments = relu.arguments :+ Argument("axis", "int, optional, default='-1'", ""))
     val text = BaseClasses.sources(Seq(softmax)).collectFirst { case (Api.JavaParams, text) => text }.get
     assert(text.contains("class softParam(data: org.apache.mxnet.javaapi.NDArray) {"), text)
     assert(text.contains("def setAxis(axis: java.lang.Integer): softParam = { this.axis = axis; this }"), text)

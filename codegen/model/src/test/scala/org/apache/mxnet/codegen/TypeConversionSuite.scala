@@ -144,7 +144,10 @@ class TypeConversionSuite extends munit.FunSuite {
     val (scala, java) = ("org.apache.mxnet.Symbol", "org.apache.mxnet.javaapi.NDArray")
     assertEquals(argumentCleaner("data", "NDArray-or-Symbol", scala, isJava = false), (scala, true))
     assertEquals(argumentCleaner("data", "NDArray-or-Symbol", java, isJava = true), (java, false))
-    assertEquals(argumentCleaner("k", "Shape(tuple), required", java, isJava = true), ("org.apache.mxnet.javaapi.Shape", false))
+    assertEquals(
+      argumentCleaner("k", "Shape(tuple), required", java, isJava = true),
+      ("org.apache.mxnet.javaapi.Shape", false)
+    )
     assertEquals(
       argumentCleaner("p", "float, optional, default=0.5", java, isJava = true),
       ("java.lang.Float", true)
