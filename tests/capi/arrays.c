@@ -26,7 +26,7 @@ static void arrays_are_cut_and_shared(void) {
   OK(MXNDArrayReshape64(x, 2, dims, false, &made[2]));
   CHECK(holds(made[2], NUMBERS, 6));
   dims[0] = 4;
-  REFUSED(MXNDArrayReshape64(x, 2, dims, false, &made[3]), "4");
+  REFUSED(MXNDArrayReshape64(x, 2, dims, false, &made[3]), "array of size 6 into shape [4,-1]");
   OK(MXShallowCopyNDArray(x, &made[3]));
   OK(MXNDArraySyncCopyFromCPU(x, NUMBERS, 6));
   CHECK(holds(made[3], NUMBERS, 6));
@@ -250,7 +250,7 @@ static void executors_are_bound_in_all_ways(void) {
   OK(MXExecutorSetMonitorCallbackEX(e[0], see, &seen, true));
   REFUSED(MXExecutorSetMonitorCallbackEX(NULL, see, &seen, true), "null");
   OK(MXExecutorForward(e[0], 1));
-  CHECK(seen >= 2);
+  CHECK(seen == 3);
   OK(MXExecutorBackwardEx(e[0], 1, &head, 1));
   const float expected[] = {4, 12};
   CHECK(holds(grad, expected, 2));
@@ -326,7 +326,7 @@ static void the_library_is_set_up(void) {
   OK(MXStorageEmptyCache(1, 0));
   REFUSED(MXStorageEmptyCache(99, 0), "99");
   OK(MXNetFuncListGlobalNames(&n, &names));
-  CHECK(n > 0);
+  CHECK(n == 5);
   REFUSED(MXNetFuncListGlobalNames(NULL, &names), "null");
   REFUSED(MXNetFuncFree(NULL), "packed function");
 }

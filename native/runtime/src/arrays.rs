@@ -75,7 +75,10 @@ pub fn reshape(array: &NDArray, dims: &[i64], reverse: bool) -> Result<NDArray> 
     let op = op_call("Reshape", &attrs)?;
     let (mut ins, mut outs) = ([array.shape().clone()], [Shape::unknown()]);
     (op.def.infer_shape)(&op.params, &mut ShapeIo { ins: &mut ins, outs: &mut outs })
-        .map_err(|e| e.in_operator("Reshape", "Reshape"))?;
+        .map_err(|e| {
+            let size = array.shape().num_elements();
+            Error::Value(format!("Cannot reshape array of size {size} into shape {}: {e}", Shape::new(dims)))
+        })?;
     array.reshape(&outs[0])
 }
 

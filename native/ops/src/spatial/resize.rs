@@ -154,9 +154,10 @@ pub static ADAPTIVE_AVG_POOLING: OpDef = OpDef::new("_contrib_AdaptiveAvgPooling
     .shape(|p, io| {
         let output_size = &p.get::<AdaptiveAvgPoolingParam>().output_size;
         let size = match output_size.dims() {
-            [] => [1, 1],
             [size] => [*size; 2],
-            [height, width, ..] => [*height, *width],
+            [height, width] => [*height, *width],
+            // As MXNet, which knows one or two sizes and pools globally for any other number.
+            _ => [1, 1],
         };
         ensure!(size.iter().all(|d| *d > 0), "output_size {output_size} must be one or two numbers of 1 and above");
         expect_images("data", &io.ins[0])?;
