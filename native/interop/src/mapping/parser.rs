@@ -1,17 +1,17 @@
-//! From the words of a mapping file to processes. `docs/onnx-mappings.md` describes the language.
+//! The parser of mapping files. `docs/onnx-mappings.md` describes the language.
 
 use super::ast::{Call, Direction, Expr, Operator, Process};
 use super::lexer::{Cursor, Token};
 use crate::error::Result;
 use crate::ir::{Arity, Value};
 
-/// Expressions inside of expressions.
+/// Deepest nesting of expressions.
 const MAX_DEPTH: usize = 100;
 
 /// The processes of a file.
 ///
 /// # Errors
-/// A text that is no mapping file, with the line.
+/// A syntax error, with its line.
 pub fn processes(file: &str, text: &str) -> Result<Vec<Process>> {
     let mut p = Parser { c: Cursor::new(file, text)?, file, domain: String::new(), depth: 0 };
     let mut out = Vec::new();
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok(made)
     }
 
-    /// The operator at the cursor if it binds at least as tightly as `level`.
+    /// The operator at the cursor if its precedence is at least `level`.
     fn operator(&self, level: usize) -> Option<(Operator, usize)> {
         let found = match self.c.peek() {
             Token::Name(n) if n == "or" => (Operator::Or, 0),
@@ -223,7 +223,7 @@ impl Parser<'_> {
         match (self.c.peek().clone(), self.c.peek_at(1)) {
             (Token::Name(_), Token::Sign("(")) => return Ok(Expr::Call(self.call()?)),
             (Token::Name(name), after) => {
-                // A star is a mark where no factor follows.
+                // A star without a right operand marks a variadic input.
                 let star = matches!(after, Token::Sign("*")) && matches!(self.c.peek_at(2), Token::Sign("," | ")"));
                 self.c.take();
                 return Ok(match name.as_str() {
