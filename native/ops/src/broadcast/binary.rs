@@ -1,4 +1,4 @@
-//! Arithmetic, comparison and logic of two arrays whose axes of length 1 are repeated.
+//! Arithmetic, comparison and logic of two arrays with broadcasting.
 
 use ferromx_core::error::{Error, Result};
 use ferromx_core::grad::{Backward, Grad};
@@ -15,7 +15,7 @@ use ferromx_kernels::zip::zip;
 use smallvec::SmallVec;
 
 use super::backward;
-use crate::elemwise::family::{Binary, Chain2, Whole, formula, lanes, ternary_into};
+use crate::elemwise::family::{Binary, Chain2, Truncated, formula, lanes, ternary_into};
 use crate::elemwise::formulas::*;
 
 /// The operators of this file.
@@ -56,8 +56,8 @@ pub const LHS_RHS: &[ArgDef] = &[
 /// broadcast_op!(SUB: "broadcast_sub", "The difference.", Sub, sums(pass, minus), graph SUB);
 /// broadcast_op!(EQUAL: "broadcast_equal", "Whether they are equal.", Equal, zero);
 /// ```
-/// `grad` names the kernels of both gradients, `sums` those that need nothing but the gradient of the output, `graph` the form made
-/// of operators, of [`backward`]. With `keeps_csr` before the name, csr by dense is csr.
+/// `grad` names the kernels of both gradients, `sums` those that only need the output's gradient, `graph` the gradient composed
+/// of operators, from [`backward`]. With `keeps_csr` before the name, the result of csr and dense is csr.
 macro_rules! broadcast_op {
     (keeps_csr $($operator:tt)+) => {
         broadcast_op!(@def [.sparse(crate::sparse::broadcast_rule, crate::sparse::broadcast)] $($operator)+);
@@ -100,7 +100,7 @@ broadcast_op!(SUB: "broadcast_sub" ["_sparse_broadcast_minus", "_sparse_broadcas
 broadcast_op!(keeps_csr MUL: "broadcast_mul" ["_sparse_broadcast_mul"],
     "The product lhs * rhs with broadcasting.", Mul, grad(other::<Mul>, other::<Mul>), graph MUL);
 broadcast_op!(keeps_csr DIV: "broadcast_div" ["_sparse_broadcast_div"],
-    "The quotient lhs / rhs with broadcasting; integers are truncated, and give 0 where they are divided by 0.",
+    "The quotient lhs / rhs with broadcasting; integers are truncated, and integer division by 0 gives 0.",
     Div, grad(other::<Div>, both::<DivB>), graph DIV);
 broadcast_op!(MOD: "broadcast_mod",
     "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
@@ -124,7 +124,7 @@ broadcast_op!(AND: "broadcast_logical_and", "1 where lhs and rhs are not 0 with 
 broadcast_op!(OR: "broadcast_logical_or", "1 where lhs or rhs is not 0 with broadcasting, else 0.", Or, zero);
 broadcast_op!(XOR: "broadcast_logical_xor", "1 where exactly one of lhs and rhs is not 0 with broadcasting, else 0.", Xor, zero);
 
-/// Axes aligned at the last one; of two lengths that differ one is 1.
+/// Shape rule of broadcasting: axes are aligned at the last one; lengths are equal or one of them is 1.
 pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     if !io.ins[0].ndim_is_known() || !io.ins[1].ndim_is_known() {
         return Ok(());
@@ -133,7 +133,7 @@ pub fn broadcast_shapes(_: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
     io.assign_out(0, &out)
 }
 
-/// The shape that two shapes of known rank are broadcast to.
+/// The common broadcast shape of two shapes of known rank.
 ///
 /// # Errors
 /// Two lengths that differ, neither of which is 1.
@@ -170,13 +170,13 @@ fn forward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> 
     Ok(())
 }
 
-/// The gradient is the output's, summed over what was repeated.
+/// The gradient is the output's, summed over broadcast axes.
 pub fn pass(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (from, to) = (ins[0].shape().to_usize(), out.shape().to_usize());
     sum_to(ctx, &ins[0], (&from, &to), out)
 }
 
-/// Sums the array over the axes along which the output has length 1 or none.
+/// Sums the array over the axes along which the output has length 1, or which it lacks.
 pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out: &mut Out<'_>) -> Result<()> {
     lanes!(ctx, out.dtype(), Add, |T, f| {
         reduce_to_shape_like(x.slice::<T>()?, (from, to), out.slice_mut::<T>()?, f);
@@ -184,10 +184,10 @@ pub fn sum_to(ctx: &OpCtx<'_>, x: &In<'_>, (from, to): (&[usize], &[usize]), out
     Ok(())
 }
 
-/// [`reduce_to_shape`] in the lanes of a formula.
+/// [`reduce_to_shape`] in the lane type of a formula.
 fn reduce_to_shape_like<T, C>(x: &[T], (from, to): (&[usize], &[usize]), out: &mut [T], _lanes: impl LaneFn<(C, C), C>)
 where
-    C: ferromx_kernels::reduce::Number,
+    C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
 {
     if from == to {
@@ -208,7 +208,7 @@ pub fn minus(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) 
 
 formula!(Binary Negative = |x, _nothing| -x, int |x, _nothing| x.wrapping_neg());
 
-/// The gradient is `F(output's gradient, other operand)`.
+/// The gradient is `F(output's gradient, other operand)`, summed over broadcast axes.
 pub fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, x) = (&ins[0], &ins[2 - target]);
     let (shape, x_shape, to) = (g.shape().to_usize(), x.shape().to_usize(), out.shape().to_usize());
@@ -224,7 +224,7 @@ pub fn other<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], target: usize, out: &mu
     Ok(())
 }
 
-/// The gradient is the output's times `F(lhs, rhs)`.
+/// The gradient is the output's times `F(lhs, rhs)`, summed over broadcast axes.
 pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<'_>) -> Result<()> {
     let (g, a, b) = (&ins[0], &ins[1], &ins[2]);
     let (shape, to) = (g.shape().to_usize(), out.shape().to_usize());
@@ -232,7 +232,7 @@ pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<
     if out.dtype().is_float() && [&to, &a_shape, &b_shape].iter().all(|s| **s == shape) {
         return ternary_into::<Chain2<F>>(ctx, &ins[..3], out);
     }
-    lanes!(ctx, out.dtype(), Whole<F>, |T, f| {
+    lanes!(ctx, out.dtype(), Truncated<F>, |T, f| {
         let (g, out) = (g.slice::<T>()?, out.slice_mut::<T>()?);
         let (a, b) = ((Src::Slice(a.slice::<T>()?), &a_shape[..]), (Src::Slice(b.slice::<T>()?), &b_shape[..]));
         summed(&shape, &to, out, f, |buf| {
@@ -243,10 +243,10 @@ pub fn both<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], _: usize, out: &mut Out<
     Ok(())
 }
 
-/// Lets `fill` write lanes of `shape`, and sums them to the shape `to`.
+/// Sums the lanes of `shape` that `fill` writes to the shape `to`.
 fn summed<T, C>(shape: &[usize], to: &[usize], out: &mut [T], _: impl LaneFn<(C, C), C>, fill: impl FnOnce(&mut [C]))
 where
-    C: ferromx_kernels::reduce::Number,
+    C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C> + ferromx_kernels::map::Store<C>,
 {
     with_scratch(shape.iter().product(), |buf: &mut [C]| {
@@ -260,7 +260,7 @@ where
 /// `lanes *= g`.
 pub fn times<T, C>(lanes: &mut [C], g: &[T], _: impl LaneFn<(C, C), C>)
 where
-    C: ferromx_kernels::reduce::Number,
+    C: ferromx_kernels::reduce::NumericLane,
     T: ferromx_kernels::map::Load<C>,
 {
     zip(Src::<C>::InPlace, Src::Slice(g), lanes, C::times);

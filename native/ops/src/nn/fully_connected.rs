@@ -16,7 +16,7 @@ use ferromx_kernels::par::with_scratch;
 use num_traits::Zero;
 
 use super::fused::{Finish, with_finish};
-use crate::linalg::product::{MatrixElement, Precise, beta};
+use crate::linalg::product::{EpilogueElement, MatrixElement, beta};
 
 params! {
     /// Parameters of `FullyConnected`.
@@ -25,8 +25,8 @@ params! {
         num_hidden: i32 = required, where 1..=i32::MAX;
         /// Whether there is no bias.
         no_bias: bool = false;
-        /// Whether all dimensions of the data but the first count as one; otherwise the last dimension is transformed and the
-        /// others stay.
+        /// Whether all dimensions of the data but the first are flattened; otherwise the last dimension is transformed and the
+        /// others are kept.
         flatten: bool = true;
     }
 }
@@ -129,7 +129,7 @@ fn forward_fused(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
                 activation: finish.activation,
             };
             let constant = ctx.cache.zip(ins[1].version()).filter(|_| !ctx.is_train);
-            T::product_and(constant, x, w, &epilogue, y);
+            T::product_with_epilogue(constant, x, w, &epilogue, y);
             Ok(())
         })
     }, other => Err(ctx.unsupported(other, &[DType::F32, DType::F64])))
