@@ -1,6 +1,6 @@
-//! The gradient of the one-against-all margin losses of a linear classifier.
+//! The gradient of the one-vs-all margin losses of a linear classifier.
 
-use crate::float::{Accum, Real};
+use crate::float::{Accum, FloatElement};
 use crate::par::parallel_rows;
 use num_traits::{One, Zero};
 
@@ -9,9 +9,9 @@ use num_traits::{One, Zero};
 pub struct MarginLoss {
     /// The margin.
     pub margin: f64,
-    /// Factor of the gradient.
+    /// Scale of the gradient.
     pub scale: f64,
-    /// Whether violations count linearly (L1-SVM) rather than squared (L2-SVM).
+    /// Whether violations are penalised linearly (L1-SVM) rather than squared (L2-SVM).
     pub linear: bool,
 }
 
@@ -19,8 +19,8 @@ pub struct MarginLoss {
 /// others and p is 1 or 2, for rows of `classes` scores.
 ///
 /// # Panics
-/// When there is not one label for each row.
-pub fn margin_loss_gradient<T: Real>(loss: &MarginLoss, classes: usize, x: &[T], labels: &[T], grad: &mut [T]) {
+/// Unless there is one label per row.
+pub fn margin_loss_gradient<T: FloatElement>(loss: &MarginLoss, classes: usize, x: &[T], labels: &[T], grad: &mut [T]) {
     assert_eq!([x.len(), grad.len()], [labels.len() * classes; 2], "scores of {} rows", labels.len());
     let (margin, scale) = (T::Acc::of(loss.margin), T::Acc::of(loss.scale));
     parallel_rows(grad, classes, (1usize << 14).div_ceil(classes.max(1)), |row, grad| {

@@ -1,9 +1,9 @@
-//! Depthwise convolution: every channel has a kernel of its own, and there is nothing for a matrix product to do.
+//! Depthwise convolution: each channel has its own kernel, so there is no matrix product.
 //!
-//! Kernels of 3 x 3 taps read the planes where they are, if the processor has the instructions for that; all others are computed
-//! in working memory.
+//! Where the processor has the instructions, 3 x 3 kernels read the planes in place; other kernels copy the planes to working
+//! memory first.
 
-use super::backward_data::{Few, phases};
+use super::backward_data::{PerResidue, phases};
 use super::geometry::Geometry;
 use super::layout::{LANES, Layout};
 use super::{ConvEpilogue, ConvShape};
@@ -12,20 +12,20 @@ use crate::par::{MatMut, parallel_blocks, with_scratch};
 use crate::simd::prefetch;
 use crate::simd::square::{Square, SquareKernels};
 
-/// Multiply-adds that are worth a chunk of parallel work.
+/// Multiply-adds in a thread's chunk.
 const CHUNK_WORK: usize = 1 << 17;
 
-/// Whether each channel of the output belongs to one of the input.
+/// True if each output channel reads exactly one input channel.
 pub(super) fn is_depthwise(shape: &ConvShape) -> bool {
     shape.groups == shape.in_channels && shape.groups == shape.out_channels
 }
 
-/// Planes for a chunk of parallel work.
+/// Planes in a thread's chunk.
 fn grain(layout: &Layout<'_>, taps: usize) -> usize {
     (CHUNK_WORK / (computed(layout) * taps.max(1)).max(1)).max(1)
 }
 
-/// Outputs that are computed for a plane, in whole blocks.
+/// Outputs computed for a plane, rounded up to whole blocks.
 fn computed(layout: &Layout<'_>) -> usize {
     layout.outputs(layout.geometry().grid[1]).next_multiple_of(LANES)
 }
@@ -46,17 +46,17 @@ crate::simd::per_isa! {
     }
 }
 
-/// Outputs of a row that are computed side by side at least.
+/// Minimum number of outputs of a row computed side by side.
 const COLUMNS: usize = 16;
 
 crate::simd::per_isa! {
-    /// The outputs of a plane for 3 x 3 adjacent taps: at least two rows of `width`, which is at least [`COLUMNS`], one after
-    /// the other. What the taps of the first output read is at the start of `from`, with rows `pitch` elements apart.
+    /// Computes a plane for 3 x 3 adjacent taps: at least two rows, each of `width` >= [`COLUMNS`] outputs. `from` starts with
+    /// what the taps of the first output read; its rows are `pitch` elements apart.
     ///
-    /// Two rows are computed together, which share most of what they read.
+    /// Two rows are computed together because they share most of their input.
     fn weigh_square<T: Accum>(weights: &[T; 9], from: &[T], pitch: usize, width: usize, out: &mut [T]) {
         let height = out.len() / width;
-        // The last two rows, and the last outputs of a row, may be computed twice.
+        // The last two rows and the last outputs of a row may be computed twice.
         for row in (0..height).step_by(2).map(|row| row.min(height - 2)) {
             let (from, out) = (&from[row * pitch..], &mut out[row * width..(row + 2) * width]);
             let (upper, lower) = out.split_at_mut(width);
@@ -75,7 +75,7 @@ crate::simd::per_isa! {
     }
 }
 
-/// The sum over 3 x 3 taps.
+/// The weighted sum of 3 x 3 taps.
 #[inline(always)]
 fn nine<T: Accum>(weights: &[T; 9], taps: [[T; 3]; 3]) -> T {
     let [[a, b, c], [d, e, f], [g, h, i]] = taps;
@@ -107,8 +107,8 @@ crate::simd::per_isa! {
     }
 }
 
-/// The planes and kernels of a convolution of 3 x 3 taps that is computed where the planes are.
-fn in_place<T: Accum>(geometry: &Geometry) -> Option<(Square, &'static SquareKernels<T>)> {
+/// The kernels for a 3 x 3 convolution that reads the planes in place, if they support `geometry`.
+fn in_place_kernels<T: Accum>(geometry: &Geometry) -> Option<(Square, &'static SquareKernels<T>)> {
     let ([depth, tall, step], first) = (geometry.step, geometry.taps.first()?);
     let neighbours = (0..9).map(|t| [first[0], first[1] + t / 3, first[2] + t % 3]).eq(geometry.taps.iter().copied());
     let flat = first[0] == 0 && [geometry.grid[0], geometry.source[0], depth] == [1; 3];
@@ -122,10 +122,10 @@ fn in_place<T: Accum>(geometry: &Geometry) -> Option<(Square, &'static SquareKer
     (neighbours && flat && tall == step && step <= 2).then_some((square, kernels))
 }
 
-/// The planes of a depthwise convolution that are laid out in working memory.
+/// The planes of a depthwise convolution, copied to working memory.
 struct Planes<'a> {
     layout: Layout<'a>,
-    /// Whether [`weigh_square`] computes them.
+    /// True if [`weigh_square`] can compute them.
     square: bool,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Planes<'a> {
         Planes { square: adjacent && depth == 1 && width >= COLUMNS && height >= 2, layout }
     }
 
-    /// Computes the outputs of a plane that is laid out in `padded`, to `out`. `computed` is working memory.
+    /// Computes the outputs of one plane from its copy `padded`. `computed` is working memory.
     fn weigh<T: Accum>(&self, weights: &[T], padded: &[T], computed: &mut [T], out: &mut [T]) {
         let [_, height, width] = self.layout.geometry().grid;
         match <&[T; 9]>::try_from(weights) {
@@ -149,8 +149,7 @@ impl<'a> Planes<'a> {
     }
 }
 
-/// Some planes that are going to be read, as many as there are: nothing is fetched ahead between planes that are worked on for
-/// long.
+/// Up to `count` planes to prefetch, from index `number` on; none if one plane takes long.
 fn next_planes<T>(planes: &[T], len: usize, number: usize, count: usize) -> &[T] {
     planes.get(number * len..planes.len().min((number + count) * len)).unwrap_or_default()
 }
@@ -169,7 +168,7 @@ pub(super) fn forward<T: Accum>(
     let geometry = shape.windows();
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
     let out = MatMut::row_major(output, shape.batch * shape.out_channels, pixels);
-    if let Some((square, kernels)) = in_place(&geometry) {
+    if let Some((square, kernels)) = in_place_kernels(&geometry) {
         return parallel_blocks(out, (CHUNK_WORK / (pixels * taps)).max(1), pixels, |first, _, mut out| {
             for i in 0..out.rows() {
                 let (row, channel) = (first + i, (first + i) % shape.in_channels);
@@ -215,7 +214,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
     let (plane, out_plane, taps) = (shape.input_plane(), shape.output_plane(), shape.taps());
     let out = MatMut::row_major(input_grad, shape.batch * shape.in_channels, plane);
     if let [phase] = &phases[..]
-        && let Some((square, kernels)) = in_place(&phase.geometry)
+        && let Some((square, kernels)) = in_place_kernels(&phase.geometry)
     {
         return parallel_blocks(out, (CHUNK_WORK / (plane * taps)).max(1), plane, |first, _, mut out| {
             for i in 0..out.rows() {
@@ -232,7 +231,7 @@ pub(super) fn backward_data<T: Accum>(shape: &ConvShape, output_grad: &[T], weig
             }
         });
     }
-    let planes: Few<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
+    let planes: PerResidue<Planes<'_>> = phases.iter().map(|phase| Planes::new(&phase.geometry)).collect();
     let longest = planes.iter().map(|planes| planes.layout.len() + computed(&planes.layout)).max().unwrap_or(0);
     let grain = planes.iter().map(|planes| grain(&planes.layout, taps)).min().unwrap_or(1);
     parallel_blocks(out, grain, plane, |first, _, mut out| {
@@ -268,7 +267,7 @@ pub(super) fn backward_weights<T: Accum>(shape: &ConvShape, input: &[T], output_
     let geometry = shape.windows();
     let (plane, pixels, taps) = (geometry.plane(), geometry.pixels(), shape.taps());
     let out = MatMut::row_major(weights_grad, shape.out_channels, taps);
-    if let Some((square, kernels)) = in_place(&geometry) {
+    if let Some((square, kernels)) = in_place_kernels(&geometry) {
         let grain = (CHUNK_WORK / (pixels * taps * shape.batch).max(1)).max(1);
         return parallel_blocks(out, grain, taps, |first, _, mut out| {
             for i in 0..out.rows() {

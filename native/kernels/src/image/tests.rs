@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn scaling_keeps_an_even_picture() {
+fn resizing_keeps_a_constant_image() {
     let src = [77u8; 5 * 7 * 3];
     for how in [
         Interpolation::Nearest,
@@ -42,10 +42,10 @@ fn borders() {
 
 #[test]
 fn hue_turns_red_into_green() {
-    let mut picture = [255f32, 0.0, 0.0, 10.0, 10.0, 10.0];
-    adjust(None, 3, Change::Hue(1.0 / 3.0), &mut picture);
+    let mut image = [255f32, 0.0, 0.0, 10.0, 10.0, 10.0];
+    adjust(None, 3, Change::Hue(1.0 / 3.0), &mut image);
     let want = [0.0, 255.0, 0.0, 10.0, 10.0, 10.0];
-    picture.iter().zip(want).for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{picture:?}"));
+    image.iter().zip(want).for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{image:?}"));
 }
 
 #[test]

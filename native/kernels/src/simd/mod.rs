@@ -14,7 +14,7 @@ pub mod square;
 pub(crate) mod vnni;
 pub mod window;
 
-/// Fetches what is going to be read into the second-level cache, without waiting for it.
+/// Starts fetching `ahead` into the second-level cache.
 #[inline]
 pub(crate) fn prefetch<T>(ahead: &[T]) {
     #[cfg(target_arch = "x86_64")]
