@@ -117,7 +117,7 @@ impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for View<'_, T> {
         });
     }
 
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         matches!(self.data, Src::Scalar(_))
     }
 }
@@ -139,7 +139,7 @@ impl<C: Lane, U: Load<C>> Feed<C, U> for AnyView<'_> {
         fill_strided(&self.axes, at, buf, |pos, part| C::load_any(self.data, pos, part));
     }
 
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         matches!(self.axes[..], [(_, 0)])
     }
 }

@@ -24,7 +24,7 @@ pub struct CorrelationShape {
     /// Zero padding around the images.
     pub pad: usize,
     /// Whether pixels are multiplied; otherwise their absolute differences are used.
-    pub multiply: bool,
+    pub is_multiply: bool,
 }
 
 impl CorrelationShape {
@@ -99,7 +99,7 @@ pub fn correlation<T: FloatElement>(s: &CorrelationShape, a: &[T], b: &[T], y: &
                     let (first, second) = (line(row + s.displacement), line(row + dy));
                     for w in 0..s.kernel {
                         let (a, b) = (&a[first + s.displacement + w..], &b[second + dx + w..]);
-                        match s.multiply {
+                        match s.is_multiply {
                             true => add_products(s.strides[0], a, b, sums),
                             false => add_differences(s.strides[0], a, b, sums),
                         }
@@ -172,7 +172,7 @@ fn backward_one<T: FloatElement>(s: &CorrelationShape, [a, b]: [&[T]; 2], which:
                     let first = at(s.displacement, s.displacement);
                     let second = at(dy, dx);
                     let (a, b) = (&a[first..], &b[second..]);
-                    match (s.multiply, which) {
+                    match (s.is_multiply, which) {
                         (true, 0) => add_weighted(stride, heads, b, &mut sums[first..]),
                         (true, _) => add_weighted(stride, heads, a, &mut sums[second..]),
                         (false, 0) => add_signs(stride, heads, a, b, T::Acc::one(), &mut sums[first..]),

@@ -215,11 +215,11 @@ struct Tap<A> {
 }
 
 /// The taps of all points of an image, one row per point.
-fn tap_table<T: FloatElement>(how: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<Tap<T::Acc>> {
-    let (axes, taps) = (shape.input.len(), how.taps(shape.input.len()));
+fn tap_table<T: FloatElement>(params: &GridSampling, shape: &GridShape, grid: &[T]) -> Vec<Tap<T::Acc>> {
+    let (axes, taps) = (shape.input.len(), params.taps(shape.input.len()));
     let mut table = memory::filled(Tap { at: 0, weight: T::Acc::zero() }, shape.points * taps);
     par::parallel_rows(&mut table, taps, GRAIN, |p, row| {
-        let axis_taps = how.point_taps(&grid[p * axes..(p + 1) * axes], &shape.input);
+        let axis_taps = params.point_taps(&grid[p * axes..(p + 1) * axes], &shape.input);
         let mut row = row.iter_mut();
         combinations(&axis_taps, &shape.input, |index, taps| {
             if let (Some(tap), Some(at)) = (row.next(), index) {
@@ -235,12 +235,12 @@ fn tap_table<T: FloatElement>(how: &GridSampling, shape: &GridShape, grid: &[T])
 ///
 /// # Panics
 /// If the lengths do not match or there are more than [`MAX_AXES`] axes.
-pub fn grid_sample<T: FloatElement>(how: &GridSampling, shape: &GridShape, data: &[T], grid: &[T], out: &mut [T]) {
-    let (axes, plane, taps) = (shape.input.len(), shape.plane(), how.taps(shape.input.len()));
+pub fn grid_sample<T: FloatElement>(params: &GridSampling, shape: &GridShape, data: &[T], grid: &[T], out: &mut [T]) {
+    let (axes, plane, taps) = (shape.input.len(), shape.plane(), params.taps(shape.input.len()));
     assert!(axes <= MAX_AXES && grid.len() == shape.batch * shape.points * axes, "the grid does not fit");
     let per_image = shape.channels * shape.points;
     for (n, out) in out.chunks_exact_mut(per_image.max(1)).enumerate() {
-        let table = tap_table(how, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
+        let table = tap_table(params, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
         par::parallel_rows(out, shape.points, 1, |c, out| {
             let image = &data[(n * shape.channels + c) * plane..][..plane];
             for (out, taps) in out.iter_mut().zip(table.chunks_exact(taps)) {
@@ -256,15 +256,15 @@ pub fn grid_sample<T: FloatElement>(how: &GridSampling, shape: &GridShape, data:
 /// # Panics
 /// As [`grid_sample`].
 pub fn grid_sample_backward_data<T: FloatElement>(
-    how: &GridSampling,
+    params: &GridSampling,
     shape: &GridShape,
     grid: &[T],
     dy: &[T],
     dx: &mut [T],
 ) {
-    let (axes, plane, taps) = (shape.input.len(), shape.plane(), how.taps(shape.input.len()));
+    let (axes, plane, taps) = (shape.input.len(), shape.plane(), params.taps(shape.input.len()));
     for (n, dx) in dx.chunks_exact_mut((shape.channels * plane).max(1)).enumerate() {
-        let table = tap_table(how, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
+        let table = tap_table(params, shape, &grid[n * shape.points * axes..(n + 1) * shape.points * axes]);
         par::parallel_rows(dx, plane, 1, |c, dx| {
             let mut sums = memory::filled(T::Acc::zero(), plane);
             let dy = &dy[(n * shape.channels + c) * shape.points..][..shape.points];
@@ -283,7 +283,7 @@ pub fn grid_sample_backward_data<T: FloatElement>(
 /// # Panics
 /// As [`grid_sample`].
 pub fn grid_sample_backward_grid<T: FloatElement>(
-    how: &GridSampling,
+    params: &GridSampling,
     shape: &GridShape,
     data: &[T],
     grid: &[T],
@@ -293,7 +293,7 @@ pub fn grid_sample_backward_grid<T: FloatElement>(
     let (axes, plane) = (shape.input.len(), shape.plane());
     par::parallel_rows(dgrid, axes, GRAIN, |point, dgrid| {
         let (n, p) = (point / shape.points, point % shape.points);
-        let axis_taps = how.point_taps(&grid[point * axes..(point + 1) * axes], &shape.input);
+        let axis_taps = params.point_taps(&grid[point * axes..(point + 1) * axes], &shape.input);
         let mut sums = [0.0; MAX_AXES];
         combinations(&axis_taps, &shape.input, |at, taps| {
             let Some(at) = at else { return };

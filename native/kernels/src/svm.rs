@@ -12,7 +12,7 @@ pub struct MarginLoss {
     /// Scale of the gradient.
     pub scale: f64,
     /// Whether violations are penalised linearly (L1-SVM) rather than squared (L2-SVM).
-    pub linear: bool,
+    pub use_linear: bool,
 }
 
 /// Writes the gradient of `sum over k of max(0, margin - s_k x_k)^p`, where `s_k` is 1 for the label's class and -1 for the
@@ -28,7 +28,7 @@ pub fn margin_loss_gradient<T: FloatElement>(loss: &MarginLoss, classes: usize, 
         for (class, (grad, x)) in grad.iter_mut().zip(&x[row * classes..]).enumerate() {
             let sign = if label.trunc() == class as f64 { T::Acc::one() } else { -T::Acc::one() };
             let violation = margin - sign * T::Acc::of(*x);
-            let slope = match loss.linear {
+            let slope = match loss.use_linear {
                 _ if violation <= T::Acc::zero() => T::Acc::zero(),
                 true => T::Acc::one(),
                 false => violation + violation,

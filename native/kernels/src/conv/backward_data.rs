@@ -55,7 +55,7 @@ fn backward<T: Accum>(shape: &ConvShape, output_grad: &[T], weights: &[T], input
         return few_outputs::backward_data(shape, output_grad, weights, input_grad);
     }
     let kernel = T::microkernel();
-    if winograd::fits(shape) && winograd::is_profitable::<T>(&winograd::adjoint(shape)) {
+    if winograd::supports(shape) && winograd::is_profitable::<T>(&winograd::adjoint(shape)) {
         let adjoint = winograd::adjoint(shape);
         return with_scratch(winograd::weights_len(&adjoint, kernel), |transformed: &mut [T]| {
             winograd::transform_weights(&adjoint, kernel, weights, true, transformed);

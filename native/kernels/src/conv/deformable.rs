@@ -19,7 +19,7 @@ pub struct DeformShape {
     pub offset_groups: usize,
     /// True if points up to a pixel outside the image are interpolated with zeros. Otherwise they count as zero, and points past
     /// the centres of the last row or column are clamped to it.
-    pub fade: bool,
+    pub zero_border: bool,
 }
 
 /// The arrays of a deformable convolution.
@@ -93,7 +93,7 @@ impl DeformShape {
     }
 
     fn point<A: Accum>(&self, x: A, y: A, [height, width]: [usize; 2]) -> SamplePoint<A> {
-        if self.fade {
+        if self.zero_border {
             return SamplePoint { corner: Corner::at_pixel(x, y, [height, width]), moves: [true; 2] };
         }
         let within = |v: A, n: usize| v >= A::zero() && v < A::count(n);

@@ -149,7 +149,7 @@ impl<'a> Planes<'a> {
     }
 }
 
-/// Up to `count` planes to prefetch, from index `number` on; none if one plane takes long.
+/// Up to `count` planes to prefetch, from index `number` on; empty past the last plane.
 fn next_planes<T>(planes: &[T], len: usize, number: usize, count: usize) -> &[T] {
     planes.get(number * len..planes.len().min((number + count) * len)).unwrap_or_default()
 }

@@ -209,7 +209,7 @@ pub fn conv_forward_packed<T: FloatElement>(
     let ConvShape { batch, input: size, .. } = *shape;
     assert_eq!(*shape, ConvShape { batch, input: size, ..weights.shape }, "the shape that weights were packed for");
     assert!(
-        weights.algorithm != Algorithm::Winograd || winograd::fits(shape),
+        weights.algorithm != Algorithm::Winograd || winograd::supports(shape),
         "weights packed for two dimensions in a convolution of three"
     );
     widened(shape, weights.algorithm, weights.kernel, input, &weights.data, epilogue, output);

@@ -32,7 +32,7 @@ const LARGE_WEIGHTS: usize = 2 << 20;
 const MIN_CHANNELS: usize = 32;
 
 /// True if `MXNET_EXACT_CONV` is 1: convolutions must have the rounding errors of the definition. Read once.
-fn exact() -> bool {
+fn is_exact_required() -> bool {
     static EXACT: OnceLock<bool> = OnceLock::new();
     *EXACT.get_or_init(|| std::env::var("MXNET_EXACT_CONV").is_ok_and(|value| value.trim() == "1"))
 }
@@ -43,15 +43,15 @@ pub(super) fn is_profitable<T: Accum>(shape: &ConvShape) -> bool {
     let tiles = output[1].div_ceil(TILE) * output[2].div_ceil(TILE);
     let computed = tiles.next_multiple_of(SLOT) * TILE * TILE;
     let channels = shape.group_in().min(shape.group_out());
-    !exact()
+    !is_exact_required()
         && size_of::<T>() == size_of::<f32>()
-        && fits(shape)
+        && supports(shape)
         && channels >= MIN_CHANNELS
         && 5 * output[1] * output[2] >= 3 * computed
 }
 
 /// True if the algorithm can compute `shape`.
-pub(super) fn fits(shape: &ConvShape) -> bool {
+pub(super) fn supports(shape: &ConvShape) -> bool {
     shape.kernel == [1, 3, 3]
         && shape.input[0] == 1
         && shape.stride == [1; 3]

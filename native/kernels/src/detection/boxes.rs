@@ -164,10 +164,10 @@ pub struct Decoding {
 ///
 /// # Panics
 /// If the lengths do not match.
-pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], how: &Decoding, out: &mut [T]) {
+pub fn box_decode<T: FloatElement>(codes: &[T], anchors: &[T], params: &Decoding, out: &mut [T]) {
     assert_eq!(codes.len(), out.len(), "the boxes do not fit");
     par::parallel_rows(out, 4 * DECODED, 1, |chunk, out| {
-        decode_block(&codes[4 * DECODED * chunk..], anchors, chunk * DECODED, how, out);
+        decode_block(&codes[4 * DECODED * chunk..], anchors, chunk * DECODED, params, out);
     });
 }
 
@@ -176,15 +176,15 @@ const DECODED: usize = 1 << 11;
 
 crate::simd::per_isa! {
     /// Decodes the boxes from index `first` on.
-    fn decode_block<T: FloatElement>(codes: &[T], anchors: &[T], first: usize, how: &Decoding, out: &mut [T]) {
-        let stds = how.stds.map(T::Acc::of);
-        let clip = T::Acc::of(how.clip);
+    fn decode_block<T: FloatElement>(codes: &[T], anchors: &[T], first: usize, params: &Decoding, out: &mut [T]) {
+        let stds = params.stds.map(T::Acc::of);
+        let clip = T::Acc::of(params.clip);
         let count = (anchors.len() / 4).max(1);
         let mut at = first % count;
         for (code, out) in codes.chunks_exact(4).zip(out.chunks_exact_mut(4)) {
             let anchor = wide::<T::Acc, T>(&anchors[4 * at..]);
             at = if at + 1 == count { 0 } else { at + 1 };
-            let [ax, ay, aw, ah] = match how.format {
+            let [ax, ay, aw, ah] = match params.format {
                 BoxFormat::Corner => BoxFormat::Center.of_corners(anchor),
                 BoxFormat::Center => anchor,
             };

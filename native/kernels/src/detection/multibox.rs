@@ -104,25 +104,25 @@ pub fn multibox_targets(
     labels: &[f32],
     scores: &[f32],
     examples: usize,
-    how: &Targets,
+    params: &Targets,
     (codes, masks, classes): (&mut [f32], &mut [f32], &mut [f32]),
 ) {
     let count = anchors.len() / 4;
     let (label_len, score_len) = (labels.len() / examples.max(1), scores.len() / examples.max(1));
     let areas: Vec<Area<f32>> = anchors.chunks_exact(4).map(|a| Area::new(wide(a))).collect();
     let objects = |example: usize| -> Vec<&[f32]> {
-        let labels = labels[example * label_len..][..label_len].chunks_exact(how.label_width);
+        let labels = labels[example * label_len..][..label_len].chunks_exact(params.label_width);
         labels.take_while(|l| l[0] != -1.0).collect()
     };
     let mut roles = memory::filled(Role::Ignored, examples * count);
     par::parallel_rows(&mut roles, count, 1, |example, roles| {
-        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], how, roles);
+        assign(&areas, &objects(example), &scores[example * score_len..][..score_len], params, roles);
     });
     par::parallel_rows(classes, count, 1, |example, classes| {
         let objects = objects(example);
         for (class, role) in classes.iter_mut().zip(&roles[example * count..]) {
             *class = match role {
-                Role::Ignored => how.ignore,
+                Role::Ignored => params.ignore,
                 Role::Background => 0.0,
                 Role::Object(o) => objects[*o][0] + 1.0,
             };
@@ -133,7 +133,7 @@ pub fn multibox_targets(
         let rows = codes.chunks_exact_mut(4).zip(masks.chunks_exact_mut(4)).zip(anchors.chunks_exact(4));
         for (((code, mask), anchor), role) in rows.zip(&roles[example * count..]) {
             let assigned = match role {
-                Role::Object(o) => Some(encode(anchor, &objects[*o][1..], how.variances)),
+                Role::Object(o) => Some(encode(anchor, &objects[*o][1..], params.variances)),
                 _ => None,
             };
             mask.fill(if assigned.is_some() { 1.0 } else { 0.0 });
@@ -150,7 +150,7 @@ fn encode(anchor: &[f32], object: &[f32], variances: [f32; 4]) -> [f32; 4] {
 }
 
 /// Assigns the roles of all anchors of one example.
-fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], how: &Targets, roles: &mut [Role]) {
+fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], params: &Targets, roles: &mut [Role]) {
     if objects.is_empty() {
         return;
     }
@@ -159,14 +159,14 @@ fn assign(anchors: &[Area<f32>], objects: &[&[f32]], scores: &[f32], how: &Targe
     let rows = || overlaps.chunks_exact(objects.len());
     best_anchors(&overlaps, objects.len(), roles);
     let best: Vec<(usize, f32)> = rows().map(best_object).collect();
-    if how.overlap > 0.0 {
+    if params.overlap > 0.0 {
         for (role, (object, overlap)) in roles.iter_mut().zip(&best) {
-            if *role == Role::Ignored && *overlap > how.overlap {
+            if *role == Role::Ignored && *overlap > params.overlap {
                 *role = Role::Object(*object);
             }
         }
     }
-    match how.mining {
+    match params.mining {
         None => roles.iter_mut().filter(|r| **r == Role::Ignored).for_each(|r| *r = Role::Background),
         Some(mining) => mine(&mining, &best, scores, roles),
     }
@@ -234,7 +234,7 @@ pub struct Detection {
     /// Suppresses a box whose overlap with a better one is at least this; no suppression if absent.
     pub overlap: Option<f32>,
     /// Whether boxes suppress boxes of other classes too.
-    pub force: bool,
+    pub force_suppress: bool,
     /// Multipliers of the codes.
     pub variances: [f32; 4],
     /// Number of best boxes that enter the suppression.
@@ -247,15 +247,23 @@ pub struct Detection {
 ///
 /// # Panics
 /// If the lengths do not match.
-pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usize, how: &Detection, out: &mut [f32]) {
+pub fn detections(
+    scores: &[f32],
+    codes: &[f32],
+    anchors: &[f32],
+    examples: usize,
+    params: &Detection,
+    out: &mut [f32],
+) {
     let count = anchors.len() / 4;
     let score_len = scores.len() / examples.max(1);
     par::parallel_rows(out, 6 * count, 1, |example, out| {
         out.fill(-1.0);
-        let mut rows = found(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, how);
-        if let Some(overlap) = how.overlap {
+        let mut rows =
+            found(&scores[example * score_len..][..score_len], &codes[example * 4 * count..], anchors, params);
+        if let Some(overlap) = params.overlap {
             rows.sort_by(|a, b| b[1].total_cmp(&a[1]));
-            rows.truncate(how.topk.unwrap_or(usize::MAX));
+            rows.truncate(params.topk.unwrap_or(usize::MAX));
             let areas: Vec<Area<f32>> = rows.iter().map(|r| Area::new(wide(&r[2..]))).collect();
             for i in 0..rows.len() {
                 let class = rows[i][0];
@@ -263,7 +271,7 @@ pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usiz
                     continue;
                 }
                 for j in i + 1..rows.len() {
-                    let rival = rows[j][0] >= 0.0 && (how.force || rows[j][0] == class);
+                    let rival = rows[j][0] >= 0.0 && (params.force_suppress || rows[j][0] == class);
                     if rival && areas[i].iou(&areas[j]) >= overlap {
                         rows[j][0] = -1.0;
                     }
@@ -275,24 +283,24 @@ pub fn detections(scores: &[f32], codes: &[f32], anchors: &[f32], examples: usiz
 }
 
 /// The boxes of one example whose most probable class is not the background, in the order of the anchors.
-fn found(scores: &[f32], codes: &[f32], anchors: &[f32], how: &Detection) -> Vec<[f32; 6]> {
+fn found(scores: &[f32], codes: &[f32], anchors: &[f32], params: &Detection) -> Vec<[f32; 6]> {
     let count = anchors.len() / 4;
-    let limit = |x: f32| if how.clip { x.clamp(0.0, 1.0) } else { x };
+    let limit = |x: f32| if params.clip { x.clamp(0.0, 1.0) } else { x };
     let mut rows = Vec::new();
     for i in 0..count {
-        let column = scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| *k != how.background);
+        let column = scores.iter().skip(i).step_by(count.max(1)).enumerate().filter(|(k, _)| *k != params.background);
         let better = |best: (usize, f32), (k, p): (usize, &f32)| if *p > best.1 { (k, *p) } else { best };
-        let (class, probability) = column.fold((how.background, -1.0), better);
-        if class == how.background || probability < how.threshold {
+        let (class, probability) = column.fold((params.background, -1.0), better);
+        if class == params.background || probability < params.threshold {
             continue;
         }
-        let class = class - usize::from(class > how.background);
+        let class = class - usize::from(class > params.background);
         let (a, code) = (&anchors[4 * i..], &codes[4 * i..]);
         let (width, height) = (a[2] - a[0], a[3] - a[1]);
-        let x = code[0] * how.variances[0] * width + (a[0] + a[2]) / 2.0;
-        let y = code[1] * how.variances[1] * height + (a[1] + a[3]) / 2.0;
-        let w = (code[2] * how.variances[2]).exp() * width / 2.0;
-        let h = (code[3] * how.variances[3]).exp() * height / 2.0;
+        let x = code[0] * params.variances[0] * width + (a[0] + a[2]) / 2.0;
+        let y = code[1] * params.variances[1] * height + (a[1] + a[3]) / 2.0;
+        let w = (code[2] * params.variances[2]).exp() * width / 2.0;
+        let h = (code[3] * params.variances[3]).exp() * height / 2.0;
         rows.push([class as f32, probability, limit(x - w), limit(y - h), limit(x + w), limit(y + h)]);
     }
     rows

@@ -204,22 +204,22 @@ impl<T: FloatElement> Regions<T::Acc> for DeformableBins<'_, T> {
 ///
 /// # Panics
 /// If the lengths do not match.
-pub fn offsets_backward<T: FloatElement>(dy: &[T], data: &[T], how: &DeformableBins<'_, T>, offsets: &mut [T]) {
-    let (n, maps) = (how.layout.bins, &how.maps);
-    let (channels, group) = (Regions::<T::Acc>::channels(how), Regions::<T::Acc>::channel_group(how));
-    let plane = 2 * how.parts * how.parts;
+pub fn offsets_backward<T: FloatElement>(dy: &[T], data: &[T], params: &DeformableBins<'_, T>, offsets: &mut [T]) {
+    let (n, maps) = (params.layout.bins, &params.maps);
+    let (channels, group) = (Regions::<T::Acc>::channels(params), Regions::<T::Acc>::channel_group(params));
+    let plane = 2 * params.parts * params.parts;
     par::parallel_rows(offsets, plane, 1, |i, offsets| {
         let mut sums = vec![0.0f64; plane];
-        let bounds = how.bounds(i);
-        let first = i % how.classes * channels;
+        let bounds = params.bounds(i);
+        let first = i % params.classes * channels;
         for (row, col) in (0..n).flat_map(|row| (0..n).map(move |col| (row, col))) {
             let Some(image) = bounds.image else { continue };
             let mut points = Vec::new();
-            how.each_point(i, &bounds, row, col, |y, x| points.push((around(y), around(x))));
+            params.each_point(i, &bounds, row, col, |y, x| points.push((around(y), around(x))));
             let (mut dx, mut dy_) = (0.0, 0.0);
             for channel in 0..channels {
                 let gradient = dy[((i * channels + channel) * n + row) * n + col].to_f64() / points.len().max(1) as f64;
-                let input = image * maps.channels + (first + channel) * group + how.layout.channel(row, col);
+                let input = image * maps.channels + (first + channel) * group + params.layout.channel(row, col);
                 let pixels = &data[input * maps.plane()..][..maps.plane()];
                 for ((y, fy), (x, fx)) in &points {
                     let value = |a: usize, b: usize| pixels[y[a] * maps.width + x[b]].to_f64();
@@ -227,9 +227,9 @@ pub fn offsets_backward<T: FloatElement>(dy: &[T], data: &[T], how: &DeformableB
                     dy_ += gradient * ((value(1, 1) - value(0, 1)) * fx + (value(1, 0) - value(0, 0)) * (1.0 - fx));
                 }
             }
-            let (x, y) = how.offset_indices(0, row, col);
-            sums[x] += dx * how.offset_scale * bounds.width;
-            sums[y] += dy_ * how.offset_scale * bounds.height;
+            let (x, y) = params.offset_indices(0, row, col);
+            sums[x] += dx * params.offset_scale * bounds.width;
+            sums[y] += dy_ * params.offset_scale * bounds.height;
         }
         offsets.iter_mut().zip(sums).for_each(|(o, sum)| *o = T::from_f64(sum));
     });

@@ -22,7 +22,7 @@ pub struct Proposals {
     /// Minimum width and height, in pixels of the original image.
     pub min_size: f32,
     /// Whether the codes are differences of corners, rather than of centres and log sizes.
-    pub corners: bool,
+    pub use_corner_codes: bool,
 }
 
 /// Left, top, right, bottom in pixels, inclusive.
@@ -65,7 +65,7 @@ impl Proposals {
             for (a, b) in base.iter().enumerate() {
                 let anchor = [b[0] + x, b[1] + y, b[2] + x, b[3] + y];
                 let code = std::array::from_fn(|k| codes[(4 * a + k) * cells + cell]);
-                let mut found = if self.corners { moved(&anchor, code) } else { decoded(&anchor, code) };
+                let mut found = if self.use_corner_codes { moved(&anchor, code) } else { decoded(&anchor, code) };
                 for (k, c) in found.iter_mut().enumerate() {
                     *c = c.min(info[1 - k % 2] - 1.0).max(0.0);
                 }
@@ -131,24 +131,29 @@ pub fn proposals(
     scores: &[f32],
     codes: &[f32],
     info: &[f32],
-    how: &Proposals,
+    params: &Proposals,
     (regions, probabilities): (&mut [f32], &mut [f32]),
 ) {
-    let plane = how.per_cell() * how.map.0 * how.map.1;
-    par::parallel_rows2((regions, 5 * how.after), (probabilities, how.after), 1, |image, regions, probabilities| {
-        let scores = &scores[(2 * image + 1) * plane..][..plane];
-        let mut boxes = how.boxes(scores, &codes[4 * image * plane..][..4 * plane], &info[3 * image..][..3]);
-        boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
-        boxes.truncate(how.before);
-        let kept = how.kept(&boxes);
-        for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
-            let (score, corners) = match kept.len() {
-                0 => (0.0, [0.0; 4]),
-                n => boxes[kept[i % n]],
-            };
-            region[0] = image as f32;
-            region[1..].copy_from_slice(&corners);
-            *probability = score;
-        }
-    });
+    let plane = params.per_cell() * params.map.0 * params.map.1;
+    par::parallel_rows2(
+        (regions, 5 * params.after),
+        (probabilities, params.after),
+        1,
+        |image, regions, probabilities| {
+            let scores = &scores[(2 * image + 1) * plane..][..plane];
+            let mut boxes = params.boxes(scores, &codes[4 * image * plane..][..4 * plane], &info[3 * image..][..3]);
+            boxes.sort_by(|a, b| b.0.total_cmp(&a.0));
+            boxes.truncate(params.before);
+            let kept = params.kept(&boxes);
+            for (i, (region, probability)) in regions.chunks_exact_mut(5).zip(probabilities).enumerate() {
+                let (score, corners) = match kept.len() {
+                    0 => (0.0, [0.0; 4]),
+                    n => boxes[kept[i % n]],
+                };
+                region[0] = image as f32;
+                region[1..].copy_from_slice(&corners);
+                *probability = score;
+            }
+        },
+    );
 }

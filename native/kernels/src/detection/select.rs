@@ -36,16 +36,16 @@ fn overlap(a: &[f32; 4], b: &[f32; 4]) -> f32 {
 }
 
 /// Indices of the kept boxes, best first; of equal scores the first one wins.
-pub fn select_boxes(edges: &[[f32; 4]], scores: &[f32], how: &Selection) -> Vec<usize> {
+pub fn select_boxes(edges: &[[f32; 4]], scores: &[f32], params: &Selection) -> Vec<usize> {
     let mut order: Vec<usize> =
-        (0..scores.len()).filter(|i| how.score.is_none_or(|least| scores[*i] > least)).collect();
+        (0..scores.len()).filter(|i| params.score.is_none_or(|least| scores[*i] > least)).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
     let mut kept: Vec<usize> = Vec::new();
     for i in order {
-        if kept.len() == how.limit {
+        if kept.len() == params.limit {
             break;
         }
-        if kept.iter().all(|k| overlap(&edges[i], &edges[*k]) <= how.overlap) {
+        if kept.iter().all(|k| overlap(&edges[i], &edges[*k]) <= params.overlap) {
             kept.push(i);
         }
     }

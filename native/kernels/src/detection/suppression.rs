@@ -22,7 +22,7 @@ pub struct Suppression {
     /// The background class, whose boxes are dropped.
     pub background: Option<f32>,
     /// Whether boxes suppress boxes of other classes too.
-    pub force: bool,
+    pub force_suppress: bool,
     /// Minimum score (exclusive).
     pub valid_above: f32,
     /// Suppresses a box whose overlap with a better one is larger than this.
@@ -43,22 +43,22 @@ pub struct Suppression {
 pub fn suppress<T: FloatElement + SortKey>(
     data: &[T],
     count: usize,
-    how: &Suppression,
+    params: &Suppression,
     out: &mut [T],
     record: &mut [i64],
 ) {
-    let len = count * how.width;
-    assert!(data.len() == out.len() && record.len() * how.width == out.len(), "the boxes do not fit");
+    let len = count * params.width;
+    assert!(data.len() == out.len() && record.len() * params.width == out.len(), "the boxes do not fit");
     par::parallel_rows2((out, len), (record, count), 1, |example, out, record| {
         out.fill(T::from_f32(-1.0));
         record.fill(-1);
-        let kept = survivors(&data[example * len..][..len], how);
-        for ((row_index, out), record) in kept.into_iter().zip(out.chunks_exact_mut(how.width)).zip(record) {
+        let kept = survivors(&data[example * len..][..len], params);
+        for ((row_index, out), record) in kept.into_iter().zip(out.chunks_exact_mut(params.width)).zip(record) {
             *record = (example * count + row_index) as i64;
-            out.copy_from_slice(&data[example * len + row_index * how.width..][..how.width]);
-            if how.input != how.output {
-                let corners = &mut out[how.coordinates..][..4];
-                let converted = how.output.of_corners(how.input.corners(wide::<T::Acc, T>(corners)));
+            out.copy_from_slice(&data[example * len + row_index * params.width..][..params.width]);
+            if params.input != params.output {
+                let corners = &mut out[params.coordinates..][..4];
+                let converted = params.output.of_corners(params.input.corners(wide::<T::Acc, T>(corners)));
                 corners.iter_mut().zip(converted).for_each(|(c, v)| *c = v.store());
             }
         }
@@ -66,26 +66,26 @@ pub fn suppress<T: FloatElement + SortKey>(
 }
 
 /// The rows of the kept boxes, best first.
-fn survivors<T: FloatElement + SortKey>(rows: &[T], how: &Suppression) -> Vec<usize> {
+fn survivors<T: FloatElement + SortKey>(rows: &[T], params: &Suppression) -> Vec<usize> {
     let valid = |row: &&[T]| {
-        let class = how.class.map(|c| row[c].to_f32());
-        row[how.score].to_f32() > how.valid_above && (class.is_none() || class != how.background)
+        let class = params.class.map(|c| row[c].to_f32());
+        row[params.score].to_f32() > params.valid_above && (class.is_none() || class != params.background)
     };
-    let (candidates, scores): (Vec<usize>, Vec<T>) = (rows.chunks_exact(how.width).enumerate())
+    let (candidates, scores): (Vec<usize>, Vec<T>) = (rows.chunks_exact(params.width).enumerate())
         .filter(|(_, row)| valid(row))
-        .map(|(i, row)| (i, row[how.score]))
+        .map(|(i, row)| (i, row[params.score]))
         .unzip();
     let mut order = memory::filled(0i64, scores.len());
     if !scores.is_empty() {
         sort::argsort(&scores, scores.len(), Order::Descending, &mut order);
     }
-    order.truncate(how.topk.unwrap_or(usize::MAX));
-    let threshold = T::Acc::of(how.overlap_above);
-    let by_class = how.class.filter(|_| !how.force);
+    order.truncate(params.topk.unwrap_or(usize::MAX));
+    let threshold = T::Acc::of(params.overlap_above);
+    let by_class = params.class.filter(|_| !params.force_suppress);
     let mut kept: Vec<(usize, Area<T::Acc>, f32)> = Vec::new();
     for row_index in order.into_iter().map(|i| candidates[i as usize]) {
-        let row = &rows[row_index * how.width..][..how.width];
-        let area = Area::new(how.input.corners(wide::<T::Acc, T>(&row[how.coordinates..])));
+        let row = &rows[row_index * params.width..][..params.width];
+        let area = Area::new(params.input.corners(wide::<T::Acc, T>(&row[params.coordinates..])));
         let class = by_class.map_or(0.0, |c| row[c].to_f32());
         if kept.iter().all(|(_, better, of)| *of != class || better.iou(&area) <= threshold) {
             kept.push((row_index, area, class));

@@ -70,7 +70,7 @@ struct Block<'b, T> {
     inner: Range<usize>,
     /// Whether this is the last depth block.
     last: bool,
-    /// The elements of B in panels of `nr` columns, `panel` elements apart, with steps `step` elements apart.
+    /// The elements of B in panels of `nr` columns, `panel` elements apart, with a stride of `step` elements between depth indices.
     b: &'b [T],
     step: usize,
     panel: usize,
@@ -99,21 +99,21 @@ impl<T: GemmElement> Product<'_, T> {
         }
         let product = Product { threads: if m * n * k < PARALLEL_WORK { 1 } else { self.threads }, ..*self };
         if let (Left::View(a), Right::View(b)) = (self.a, self.b)
-            && few_rows::suits(self.kernel, a, b)
+            && few_rows::is_faster(self.kernel, a, b)
         {
             return few_rows::run(&product, a, b, c);
         }
         for col in (0..n).step_by(OUTER_COLS) {
             let cols = OUTER_COLS.min(n - col);
             match self.b {
-                Right::View(b) if self.in_place(b, m) => product.unpacked(b, col, c.block(0, col, m, cols)),
+                Right::View(b) if self.reads_in_place(b, m) => product.unpacked(b, col, c.block(0, col, m, cols)),
                 _ => inner_blocks::<T>(k).for_each(|inner| product.packed(inner, col, c.block(0, col, m, cols))),
             }
         }
     }
 
     /// True if a B for `m` rows of C should be read in place.
-    fn in_place(&self, b: MatRef<'_, T>, m: usize) -> bool {
+    fn reads_in_place(&self, b: MatRef<'_, T>, m: usize) -> bool {
         b.col_stride() == 1 && (m <= self.kernel.mr() || b.rows() * b.row_stride() * size_of::<T>() <= IN_PLACE_BYTES)
     }
 

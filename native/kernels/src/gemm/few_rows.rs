@@ -16,7 +16,7 @@ const GROUP: usize = 4;
 const TASK_WORK: usize = 1 << 18;
 
 /// True if dot products are possible and faster.
-pub(super) fn suits<T: GemmElement>(kernel: &MicroKernel<T>, a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
+pub(super) fn is_faster<T: GemmElement>(kernel: &MicroKernel<T>, a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
     let rows = if b.rows() * b.cols() < LARGE { ROWS } else { ROWS_OF_LARGE };
     a.rows() <= rows && a.col_stride() == 1 && b.row_stride() == 1 && a.cols() >= 2 * kernel.lanes()
 }

@@ -5,7 +5,7 @@ use crate::simd::multiversion::{self, Kernel};
 
 /// Columns of the result computed side by side.
 const COLS: usize = 4;
-/// Maximum number of terms for which the sums of a row are computed inline.
+/// Up to this number of terms, the products of a whole block share one function call.
 const SHORT: usize = 64;
 /// Rows and columns of a parallel block.
 const BLOCK: usize = 64;
@@ -55,7 +55,7 @@ pub fn gemm_int8<A: Byte, B: Byte>(a: &[A], b: &[B], k: usize, c: MatMut<'_, i32
     let (m, n) = (c.rows(), c.cols());
     assert!(a.len() == m * k && b.len() == n * k, "shapes do not fit: ({m}, {k}) times ({n}, {k}) transposed");
     #[cfg(target_arch = "x86_64")]
-    if crate::simd::vnni::available() && (A::SIGNED || B::SIGNED) && m * n * k > 0 {
+    if crate::simd::vnni::is_available() && (A::SIGNED || B::SIGNED) && m * n * k > 0 {
         return vnni::multiply(a, b, k, c);
     }
     let block = if m * n * k < PARALLEL_WORK { m.max(n).max(1) } else { BLOCK };

@@ -62,8 +62,8 @@ fn check<T: GemmElement>(what: &str, c: &[T], before: &[T], n: usize, stride: us
 }
 
 /// A view of (rows, cols) elements of `data`, stored row-major, column-major, or with gaps in both directions.
-fn layout<T>(data: &[T], rows: usize, cols: usize, how: usize) -> MatRef<'_, T> {
-    match how {
+fn layout<T>(data: &[T], rows: usize, cols: usize, layout_kind: usize) -> MatRef<'_, T> {
+    match layout_kind {
         0 => MatRef::new(data, rows, cols, cols + 3, 1),
         1 => MatRef::new(data, rows, cols, 1, rows + 5),
         _ => MatRef::new(data, rows, cols, 2 * cols + 1, 2),
@@ -292,8 +292,8 @@ fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
         let (a, b) = (narrow(noise(m * k, 1)), narrow(noise(2 * n * k + 2 * n, 2)));
         let (old, bias) = (narrow(noise(m * (n + 1), 3)), noise::<f32>(m, 4));
         let (wide_a, wide_b, wide_old) = (wide(&a), wide(&b), wide(&old));
-        for how in 0..3 {
-            let (b, wide_b) = (layout_of(&b, k, n, how), layout_of(&wide_b, k, n, how));
+        for layout_kind in 0..3 {
+            let (b, wide_b) = (layout_of(&b, k, n, layout_kind), layout_of(&wide_b, k, n, layout_kind));
             let sums = reference(1.0, MatRef::row_major(&wide_a, m, k), wide_b, 0.5, &wide_old, n + 1);
             let mut c = old.clone();
             let epilogue = Epilogue { bias: Bias::PerRow(&bias), ..Epilogue::default() };
@@ -314,8 +314,8 @@ fn reduced_type<H: Reduced + num_traits::Float>(unit: f64) {
 }
 
 /// Row-major, column-major, and every other element of rows.
-fn layout_of<T>(data: &[T], rows: usize, cols: usize, how: usize) -> MatRef<'_, T> {
-    match how {
+fn layout_of<T>(data: &[T], rows: usize, cols: usize, layout_kind: usize) -> MatRef<'_, T> {
+    match layout_kind {
         0 => MatRef::row_major(data, rows, cols),
         1 => MatRef::row_major(data, cols, rows).t(),
         _ => MatRef::new(data, rows, cols, 2 * cols, 2),

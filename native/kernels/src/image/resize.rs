@@ -133,7 +133,7 @@ pub fn resize<T: Pixel>(
     src: &[T],
     (height, width, channels): (usize, usize, usize),
     (out_height, out_width): (usize, usize),
-    how: Interpolation,
+    interpolation: Interpolation,
     dst: &mut [T],
 ) {
     assert_eq!(src.len(), height * width * channels, "the source does not have this shape");
@@ -143,7 +143,7 @@ pub fn resize<T: Pixel>(
     let bytes = T::DTYPE == DType::U8;
     let shape = Shape { from: (height, width), to: (out_height, out_width), channels };
     let both = |f: &dyn Fn(usize, usize) -> Filter| (f(height, out_height), f(width, out_width));
-    match how {
+    match interpolation {
         Interpolation::Nearest => nearest(src, &shape, dst),
         Interpolation::Linear if bytes && halved => averages(src, &shape, &both(&Filter::area), dst, true),
         Interpolation::Area if shrinking => averages(src, &shape, &both(&Filter::area), dst, halved),

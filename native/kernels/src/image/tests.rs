@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn resizing_keeps_a_constant_image() {
     let src = [77u8; 5 * 7 * 3];
-    for how in [
+    for interpolation in [
         Interpolation::Nearest,
         Interpolation::Linear,
         Interpolation::Cubic,
@@ -12,8 +12,8 @@ fn resizing_keeps_a_constant_image() {
     ] {
         for to in [(3, 4), (11, 9), (5, 7), (1, 1), (9, 2)] {
             let mut dst = vec![0u8; to.0 * to.1 * 3];
-            resize(&src, (5, 7, 3), to, how, &mut dst);
-            assert!(dst.iter().all(|x| x.abs_diff(77) <= 1), "{how:?} {to:?}: {dst:?}");
+            resize(&src, (5, 7, 3), to, interpolation, &mut dst);
+            assert!(dst.iter().all(|x| x.abs_diff(77) <= 1), "{interpolation:?} {to:?}: {dst:?}");
         }
     }
 }

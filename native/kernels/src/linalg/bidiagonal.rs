@@ -145,7 +145,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
         }
         let mut left = MAX_SWEEPS * self.d.len();
         while end > 0 {
-            let begin = (0..end).rev().find(|i| self.negligible(*i)).map_or(0, |i| i + 1);
+            let begin = (0..end).rev().find(|i| self.is_negligible(*i)).map_or(0, |i| i + 1);
             if begin == end {
                 self.e[end - 1] = T::zero();
                 end -= 1;
@@ -162,7 +162,7 @@ impl<T: Scalar> Bidiagonal<'_, '_, T> {
         Ok(())
     }
 
-    fn negligible(&self, i: usize) -> bool {
+    fn is_negligible(&self, i: usize) -> bool {
         let e = self.e[i].abs();
         e <= T::epsilon() * (self.d[i].abs() + self.d[i + 1].abs()) || e <= T::min_positive_value()
     }

@@ -22,7 +22,7 @@ pub(crate) trait Feed<C, U>: Sync {
     /// Writes the lanes of output positions `at..at + buf.len()`; `out` holds the current elements at these positions.
     fn fill(&self, at: usize, out: &[U], buf: &mut [C]);
     /// Whether all lanes are equal, so that a filled buffer stays valid.
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         false
     }
 }
@@ -84,7 +84,7 @@ impl<C: Lane, T: Load<C>, U: Load<C>> Feed<C, U> for Src<'_, T> {
         }
     }
 
-    fn constant(&self) -> bool {
+    fn is_constant(&self) -> bool {
         matches!(self, Src::Scalar(_))
     }
 }
@@ -172,7 +172,7 @@ fn drive_chunk<U, C, D, const N: usize, const B: usize>(
         let n = n.min(whole);
         let block = &mut out[done..done + n];
         for k in 0..N {
-            let constant = feeds[k].constant();
+            let constant = feeds[k].is_constant();
             if runs[k].is_none() && !(constant && filled[k]) {
                 let len = if constant { B } else { n };
                 feeds[k].fill(at, block, &mut buffers[k][..len]);

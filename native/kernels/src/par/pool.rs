@@ -13,7 +13,7 @@ const SPINS: u32 = 2000;
 const YIELDS: u32 = 400;
 
 /// Maximum number of chunks that half a word can count, with room for one failed claim per worker. No loop has as many.
-const MOST_CHUNKS: usize = u32::MAX as usize / 2;
+const MAX_CHUNKS: usize = u32::MAX as usize / 2;
 
 type Panic = Box<dyn Any + Send>;
 
@@ -144,7 +144,7 @@ pub fn set_num_threads(threads: usize) -> usize {
 pub fn parallel_for(chunks: usize, f: impl Fn(usize) + Sync) {
     let pool = pool();
     let helpers = num_threads().min(chunks).saturating_sub(1);
-    if helpers == 0 || chunks > MOST_CHUNKS {
+    if helpers == 0 || chunks > MAX_CHUNKS {
         return (0..chunks).for_each(f);
     }
     let Ok(mut workers) = pool.workers.try_lock() else {

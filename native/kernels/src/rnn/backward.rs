@@ -112,7 +112,7 @@ fn run_layer<T: RnnElement>(
             g,
             ranges: g.parameter_ranges(pass.layer, direction),
             parameters: ins.parameters,
-            reverse: direction == 1,
+            is_reverse: direction == 1,
             h0: &ins.h0[h_at.clone()],
             c0: if cells > 0 { &ins.c0[c_at.clone()] } else { &[] },
             lengths: ins.lengths,
@@ -120,7 +120,7 @@ fn run_layer<T: RnnElement>(
         let offset = direction * g.state();
         let stored = &pass.stored[g.direction_block(direction)];
         let (rows, states) = stored.split_at(g.items() * g.width());
-        let states = if g.lengths { states } else { &pass.y[offset.min(pass.y.len())..] };
+        let states = if g.has_lengths { states } else { &pass.y[offset.min(pass.y.len())..] };
         let back = Back { run, rows, states, dy: &pass.dy[offset.min(pass.dy.len())..] };
         with_scratch(g.items() * back.width() + g.batch * back.carry(), |memory: &mut [T]| {
             let (dgates, carry) = memory.split_at_mut(g.items() * back.width());
@@ -224,7 +224,7 @@ impl<T: RnnElement> Back<'_, T> {
     }
 
     /// True if sequence `n` has ended at time step `t`.
-    fn over(&self, t: usize, n: usize) -> bool {
+    fn has_ended(&self, t: usize, n: usize) -> bool {
         self.run.lengths.is_some_and(|lengths| t >= lengths[n])
     }
 
@@ -234,7 +234,7 @@ impl<T: RnnElement> Back<'_, T> {
         let size = g.state();
         with_scratch(g.batch * size, |total: &mut [T]| {
             for (n, (total, row)) in total.chunks_mut(size).zip(carry.chunks_mut(self.carry())).enumerate() {
-                if self.over(t, n) {
+                if self.has_ended(t, n) {
                     total.fill(T::ZERO);
                     continue;
                 }
@@ -258,10 +258,10 @@ impl<T: RnnElement> Back<'_, T> {
         let (run, g) = (&self.run, self.run.g);
         let grain = CHUNK.div_ceil(g.hidden.max(1));
         let (wide, state) = (g.batch * g.width(), g.state());
-        let before = previous(self.rows, wide, t, run.reverse, g.steps);
+        let before = previous(self.rows, wide, t, run.is_reverse, g.steps);
         let (h_prev, stride) = self.state_before(t);
         parallel_rows2((dgates, self.width()), (carry, self.carry()), grain, |n, dgates, carry| {
-            if self.over(t, n) {
+            if self.has_ended(t, n) {
                 return dgates.fill(T::ZERO);
             }
             let row = &self.rows[t * wide + n * g.width()..][..g.width()];
@@ -283,7 +283,7 @@ impl<T: RnnElement> Back<'_, T> {
     /// The state before time step `t`, and the distance between neighbouring sequences.
     fn state_before(&self, t: usize) -> (&[T], usize) {
         let (run, g) = (&self.run, self.run.g);
-        match previous(self.states, g.batch * run.stride(), t, run.reverse, g.steps) {
+        match previous(self.states, g.batch * run.stride(), t, run.is_reverse, g.steps) {
             Some(h) => (h, run.stride()),
             None => (run.h0, g.state()),
         }
@@ -299,7 +299,7 @@ impl<T: RnnElement> Back<'_, T> {
         gemm(T::ONE, all.block(0, 0, items, gates).t(), x, T::ZERO, dwx);
         // The previous state of every time step but the first is stored among the states.
         let rest = items.saturating_sub(g.batch);
-        let (first, later, earlier) = if run.reverse { (rest, 0, g.batch) } else { (0, g.batch, 0) };
+        let (first, later, earlier) = if run.is_reverse { (rest, 0, g.batch) } else { (0, g.batch, 0) };
         for (col, rows) in self.recurrent() {
             let at = run.ranges.wh.start + rows.start * state;
             let dwh = &mut out[at..at + rows.len() * state];

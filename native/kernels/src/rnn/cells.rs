@@ -55,7 +55,7 @@ per_isa! {
         lstm_gates(i, f, g, c_prev, c);
         if let Some(clip) = clip {
             let (min, max) = (<T as crate::math::MathFloat>::of(clip.min), <T as crate::math::MathFloat>::of(clip.max));
-            c.iter_mut().for_each(|c| *c = limit(*c, min, max, clip.nan));
+            c.iter_mut().for_each(|c| *c = limit(*c, min, max, clip.clip_nan));
         }
         for j in 0..n {
             o[j] = sigmoid(o[j]);

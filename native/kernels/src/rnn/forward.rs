@@ -21,7 +21,7 @@ pub struct Inputs<'a, T> {
     pub h0: &'a [T],
     /// Initial cell states of an LSTM, (layers x directions, batch, hidden).
     pub c0: &'a [T],
-    /// Length of each sequence, if [`Geometry::lengths`].
+    /// Length of each sequence, if [`Geometry::has_lengths`].
     pub lengths: Option<&'a [usize]>,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn check<T>(g: &Geometry, ins: &Inputs<'_, T>) {
     assert_eq!(ins.h0.len(), stacked * g.state(), "first states of a recurrent network");
     assert!(g.cell != Cell::Lstm || ins.c0.len() == stacked * g.hidden, "first cell states of a recurrent network");
     assert_eq!(ins.lengths.map_or(g.batch, <[usize]>::len), g.batch, "lengths of the sequences of a recurrent network");
-    assert_eq!(ins.lengths.is_some(), g.lengths, "lengths of the sequences of a recurrent network");
+    assert_eq!(ins.lengths.is_some(), g.has_lengths, "lengths of the sequences of a recurrent network");
 }
 
 /// Destinations of the last states.
@@ -145,7 +145,7 @@ fn run_layer<T: RnnElement>(
             g,
             ranges: g.parameter_ranges(layer, direction),
             parameters: ins.parameters,
-            reverse: direction == 1,
+            is_reverse: direction == 1,
             h0: &ins.h0[row * states..(row + 1) * states],
             c0: if g.cell == Cell::Lstm { &ins.c0[row * cells..(row + 1) * cells] } else { &[] },
             lengths: ins.lengths,
@@ -168,7 +168,7 @@ pub(super) struct Direction<'a, T> {
     pub g: &'a Geometry,
     pub ranges: ParameterRanges,
     pub parameters: &'a [T],
-    pub reverse: bool,
+    pub is_reverse: bool,
     pub h0: &'a [T],
     pub c0: &'a [T],
     pub lengths: Option<&'a [usize]>,
@@ -193,7 +193,7 @@ impl<T: RnnElement> Direction<'_, T> {
 
     /// The time steps in the order in which they are computed.
     pub(super) fn order(&self) -> impl DoubleEndedIterator<Item = usize> + use<T> {
-        let (steps, reverse) = (self.g.steps, self.reverse);
+        let (steps, reverse) = (self.g.steps, self.is_reverse);
         (0..steps).map(move |s| if reverse { steps - 1 - s } else { s })
     }
 
@@ -204,7 +204,7 @@ impl<T: RnnElement> Direction<'_, T> {
 
     /// Distance between the states of neighbouring sequences: in the output, or in a separate buffer if sequences have lengths.
     pub(super) fn stride(&self) -> usize {
-        if self.g.lengths { self.g.state() } else { self.g.output() }
+        if self.g.has_lengths { self.g.state() } else { self.g.output() }
     }
 
     /// `y` starts at the first element of this direction.
@@ -222,7 +222,7 @@ impl<T: RnnElement> Direction<'_, T> {
             let sums = MatMut::new(rows, g.items(), gates, width);
             gemm_fused(T::ONE, x, self.wx().t(), T::ZERO, sums, &epilogue);
         });
-        if !g.lengths {
+        if !g.has_lengths {
             return self.steps(rows, y);
         }
         self.steps(rows, states);
@@ -246,9 +246,9 @@ impl<T: RnnElement> Direction<'_, T> {
         let sums = if g.cell == Cell::Gru { g.batch * g.gates() } else { 0 };
         with_scratch(sums, |sums: &mut [T]| {
             for t in self.order() {
-                let (before, now) = with_previous(rows, wide, t, self.reverse);
+                let (before, now) = with_previous(rows, wide, t, self.is_reverse);
                 let now = &mut now[..wide];
-                let (h_before, h) = with_previous(states, g.batch * stride, t, self.reverse);
+                let (h_before, h) = with_previous(states, g.batch * stride, t, self.is_reverse);
                 let h = &mut h[..extent];
                 let (h_prev, h_stride) = h_before.map_or((self.h0, g.state()), |h| (h, stride));
                 let product = MatRef::new(h_prev, g.batch, g.state(), h_stride, 1);
@@ -314,7 +314,7 @@ impl<T: RnnElement> Direction<'_, T> {
     /// The state after the last time step that was computed.
     fn last_state(&self, stored: &[T], y: &[T], out: &mut [T]) {
         let g = self.g;
-        let states = if g.lengths { &stored[g.items() * g.width()..] } else { y };
+        let states = if g.has_lengths { &stored[g.items() * g.width()..] } else { y };
         for (n, out) in out.chunks_mut(g.state().max(1)).enumerate() {
             let from = match self.order().next_back() {
                 Some(t) => &states[(t * g.batch + n) * self.stride()..],

@@ -145,7 +145,7 @@ pub struct GeneralLayer<T> {
     /// Number of directions, 1 or 2.
     pub directions: usize,
     /// Whether the first direction runs backward.
-    pub reverse: bool,
+    pub is_reverse: bool,
     /// Activations, one direction after the other: f and g (and h of an LSTM).
     pub activations: Vec<Activation<T>>,
     /// Clipping limit of the activations' inputs.
@@ -186,7 +186,7 @@ pub struct GeneralOutputs<'a, T> {
 /// The computation of one direction.
 struct Run<'a, T: RnnElement + 'static> {
     layer: &'a GeneralLayer<T>,
-    reverse: bool,
+    is_reverse: bool,
     activations: &'a [Activation<T>],
     recurrent: Vec<Weights<'a, T>>,
     /// Recurrent bias, which a GRU adds separately.
@@ -234,7 +234,7 @@ pub fn general_forward<T: RnnElement>(
         };
         let run = Run {
             layer,
-            reverse: if d == 1 { true } else { layer.reverse },
+            is_reverse: if d == 1 { true } else { layer.is_reverse },
             activations: &layer.activations[d * each..(d + 1) * each],
             recurrent,
             bias: &b[g + 2.min(layer.cell.gates() - 1) * hidden..],
@@ -254,7 +254,7 @@ impl<T: RnnElement> Run<'_, T> {
     /// The time index of step `s` of sequence `n`, or `None` past its end.
     fn time(&self, s: usize, n: usize) -> Option<usize> {
         let len = self.lengths.map_or(self.layer.steps, |l| l[n]);
-        (s < len).then(|| if self.reverse { len - 1 - s } else { s })
+        (s < len).then(|| if self.is_reverse { len - 1 - s } else { s })
     }
 
     fn clipped(&self, x: T) -> T {

@@ -23,7 +23,7 @@ pub struct Clip {
     /// The largest value.
     pub max: f64,
     /// Whether NaN becomes `min`.
-    pub nan: bool,
+    pub clip_nan: bool,
 }
 
 /// A recurrent network and the size of its data.
@@ -50,7 +50,7 @@ pub struct Geometry {
     /// Dropout rate between layers.
     pub dropout: f64,
     /// Whether sequences have individual lengths.
-    pub lengths: bool,
+    pub has_lengths: bool,
 }
 
 /// Ranges of the weights of one direction of one layer within the parameters.
@@ -145,7 +145,7 @@ impl Geometry {
 
     /// Elements that a layer stores for its gradient, over all directions, without its output.
     pub(super) fn layer_block(&self) -> usize {
-        let states = if self.lengths { self.state() } else { 0 };
+        let states = if self.has_lengths { self.state() } else { 0 };
         self.directions() * self.items() * (self.width() + states)
     }
 

@@ -18,7 +18,7 @@ fn geometry(cell: Cell, steps: usize) -> Geometry {
         projection: None,
         clip: None,
         dropout: 0.0,
-        lengths: false,
+        has_lengths: false,
     }
 }
 

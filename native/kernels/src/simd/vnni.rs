@@ -16,7 +16,7 @@ const STEP: usize = GROUP * LANES;
 const ROWS: usize = 8;
 
 /// True if the processor has the instructions and `FERROMX_ISA` allows them.
-pub(crate) fn available() -> bool {
+pub(crate) fn is_available() -> bool {
     multiversion::level() == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Panels<'a> {
 pub(crate) fn multiply(a: &[u8], panels: Panels<'_>, mut c: MatMut<'_, i32>) {
     let (rows, cols, width) = (c.rows(), c.cols(), panels.groups * GROUP);
     let vectors = cols.div_ceil(LANES);
-    assert!(available(), "the processor has no AVX-512 VNNI");
+    assert!(is_available(), "the processor has no AVX-512 VNNI");
     assert!(a.len() >= rows * width && (1..=2).contains(&vectors), "{rows} rows of {width} bytes, {cols} columns");
     assert!(panels.data.len() >= vectors * panels.groups * STEP && panels.init.len() >= vectors * LANES, "panels");
     // SAFETY: the instructions are available, and the lengths match.
