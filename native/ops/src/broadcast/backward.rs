@@ -91,7 +91,7 @@ pub fn sum_like(g: &mut Graph<'_>, x: Entry, like: Entry) -> Result<Entry> {
 }
 
 /// Sums the gradients of both operands over their broadcast axes.
-fn both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
+fn sum_both(g: &mut Graph<'_>, n: &GradNode<'_>, lhs: Entry, rhs: Entry) -> Result<Vec<Option<Entry>>> {
     Ok(vec![Some(sum_like(g, lhs, n.inputs[0])?), Some(sum_like(g, rhs, n.inputs[1])?)])
 }
 
@@ -105,7 +105,7 @@ macro_rules! gradients {
             let _ = ($a, $b, $y);
             let lhs = { $lhs }?;
             let rhs = { $rhs }?;
-            both($g, n, lhs, rhs)
+            sum_both($g, n, lhs, rhs)
         };
     )*};
 }

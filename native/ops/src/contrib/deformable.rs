@@ -193,7 +193,7 @@ fn shape<P: Deformable>(p: &P, data: &Shape) -> Result<DeformShape> {
         pad: triple("pad", &first(pad, 2), 2, 0, 0)?,
         dilate: triple("dilate", &first(dilate, 2), 2, 1, 1)?,
     };
-    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, fade: P::MODULATED })
+    Ok(DeformShape { conv, offset_groups: s.offset_groups as usize, zero_border: P::MODULATED })
 }
 
 fn infer_shape<P: Deformable>(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {

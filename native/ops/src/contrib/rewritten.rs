@@ -60,7 +60,7 @@ const fn rewritten(name: &'static str) -> OpDef {
         .ready_if(|_| {
             Err(Error::Unsupported(
                 "it represents a subgraph, which is its first argument: load the symbol file that contains it, or compose it of that \
-                 graph and its inputs; on arrays, call the operators of the part"
+                 graph and its inputs; on arrays, call the operators of the subgraph"
                     .into(),
             ))
         })

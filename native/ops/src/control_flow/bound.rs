@@ -53,7 +53,7 @@ impl Bound {
     }
 
     /// Whether the graph is bound to these inputs, with gradients if `train`.
-    pub fn fits(&self, ins: &[NDArray], train: bool) -> bool {
+    pub fn is_bound_to(&self, ins: &[NDArray], train: bool) -> bool {
         let all_same = self.ins.len() == ins.len() && self.ins.iter().zip(ins).all(|(a, b)| is_same_view(a, b));
         all_same && (!train || self.grads.iter().any(Option::is_some) || ins.iter().all(|a| !a.dtype().is_float()))
     }
@@ -75,11 +75,11 @@ impl Bound {
 }
 
 /// State that a node keeps between calls, such as bound graphs.
-pub type Kept<T> = Arc<Mutex<T>>;
+pub type NodeState<T> = Arc<Mutex<T>>;
 
 /// The node's state; a new one for a call without a cache.
-pub fn kept<T: Default + Send + 'static>(cache: Option<&Cache>) -> Kept<T> {
-    cache.map_or_else(Arc::default, |cache| cache.with(|kept: &mut Kept<T>| kept.clone()))
+pub fn node_state<T: Default + Send + 'static>(cache: Option<&Cache>) -> NodeState<T> {
+    cache.map_or_else(Arc::default, |cache| cache.with(|state: &mut NodeState<T>| state.clone()))
 }
 
 /// Writes an array to an output as `req` says.
@@ -109,7 +109,7 @@ pub fn zeros_like(array: &NDArray) -> Result<NDArray> {
 }
 
 /// Fills an array with zeros.
-pub fn clear(array: &NDArray) {
+pub fn fill_zeros(array: &NDArray) {
     ferromx_core::storage::write_bytes(array, |bytes| bytes.fill(0));
 }
 
@@ -118,7 +118,7 @@ pub fn write_or_zero(gradient: Option<&NDArray>, to: &NDArray, req: Req) -> Resu
     match (gradient, req) {
         (Some(gradient), req) => write_output(gradient, to, req),
         (None, Req::Write | Req::Inplace) => {
-            clear(to);
+            fill_zeros(to);
             Ok(())
         }
         (None, Req::Null | Req::Add) => Ok(()),

@@ -13,12 +13,12 @@ use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, is_true, kept, pick, write_or_zero, write_output};
+use super::bound::{Bound, is_true, node_state, pick, write_or_zero, write_output};
 use super::{attached, check_inputs, count, graph, indices, infer_dtypes, infer_shapes, mutated};
 
 params! {
     /// Parameters of `_cond` as the metadata lists them.
-    pub struct CondText {
+    pub struct CondAttrs {
         /// Number of inputs including the graphs.
         num_args: i32 = required, where 3..=i32::MAX;
         /// Number of outputs of each branch.
@@ -46,11 +46,11 @@ const GRAPHS: [&str; 3] = ["cond_input_locs", "then_input_locs", "else_input_loc
 
 impl OpParams for CondParam {
     fn fields() -> Vec<FieldInfo> {
-        CondText::fields()
+        CondAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let p = CondText::parse(attrs)?;
+        let p = CondAttrs::parse(attrs)?;
         let texts = [&p.cond_input_locs, &p.then_input_locs, &p.else_input_locs];
         let highest = texts.iter().flat_map(|locs| &locs.0).max().map_or(0, |i| *i + 1);
         // Until the node is composed, num_args counts only the graphs.
@@ -130,7 +130,7 @@ impl Branches {
     /// Runs one of the graphs, after binding it if it is not bound to these inputs.
     fn run(&mut self, ctx: &OpCtx<'_>, p: &CondParam, i: usize, ins: &[NDArray], train: bool) -> Result<&Bound> {
         let ins = pick(ins, &p.locs[i]);
-        let fitting = self.bound[i].take().filter(|b| b.fits(&ins, train));
+        let fitting = self.bound[i].take().filter(|b| b.is_bound_to(&ins, train));
         let bound = match fitting {
             Some(bound) => bound,
             None => Bound::new(p.graph(i)?, ctx.context, ins, train, &[])?,
@@ -142,8 +142,8 @@ impl Branches {
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<CondParam>();
-    let kept = kept::<Branches>(ctx.cache);
-    let mut branches = kept.lock();
+    let state = node_state::<Branches>(ctx.cache);
+    let mut branches = state.lock();
     let condition = is_true(&branches.run(ctx, p, 0, ins, false)?.outputs()[0])?;
     branches.taken = if condition { 1 } else { 2 };
     let taken = branches.taken;
@@ -156,14 +156,14 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let p = ctx.params::<CondParam>();
     let (ograds, ins) = ins.split_at(p.outputs);
     let ins = &ins[..p.inputs];
-    let kept = kept::<Branches>(ctx.cache);
-    let mut branches = kept.lock();
+    let state = node_state::<Branches>(ctx.cache);
+    let mut branches = state.lock();
     if branches.taken == 0 {
         return Err(Error::value("the backward pass of _cond needs a forward pass first"));
     }
     let taken = branches.taken;
     let inner = pick(ins, &p.locs[taken]);
-    if !branches.bound[taken].as_ref().is_some_and(|b| b.fits(&inner, true)) {
+    if !branches.bound[taken].as_ref().is_some_and(|b| b.is_bound_to(&inner, true)) {
         // The forward call ran for inference and bound no gradients.
         branches.run(ctx, p, taken, ins, true)?;
     }

@@ -13,12 +13,12 @@ use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, clear, kept, write_or_zero, write_output, zeros_like};
+use super::bound::{Bound, fill_zeros, node_state, write_or_zero, write_output, zeros_like};
 use super::{attached, check_inputs, count, graph, indices, merge, merge_type};
 
 params! {
     /// Parameters of `_foreach` as the metadata lists them.
-    pub struct ForeachText {
+    pub struct ForeachAttrs {
         /// Number of inputs including the graph.
         num_args: i32 = required, where 1..=i32::MAX;
         /// Number of outputs: the stacked outputs of the iterations, then the final states.
@@ -52,11 +52,11 @@ pub struct ForeachParam {
 
 impl OpParams for ForeachParam {
     fn fields() -> Vec<FieldInfo> {
-        ForeachText::fields()
+        ForeachAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let p = ForeachText::parse(attrs)?;
+        let p = ForeachAttrs::parse(attrs)?;
         let (outputs, rows) = (count(p.num_outputs, "num_outputs")?, count(p.num_out_data, "num_out_data")?);
         let (data, states) = (p.in_data_locs.0.len(), p.in_state_locs.0.len());
         let all = Tuple([&p.in_data_locs, &p.in_state_locs, &p.remain_locs].iter().flat_map(|l| l.0.clone()).collect());
@@ -218,7 +218,7 @@ struct Iterations {
 fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], train: bool, iterations: &mut Iterations) -> Result<()> {
     let body = attached(p.body.as_ref())?;
     let n = ins.first().map_or(0, |data| data.shape().dim(0) as usize);
-    let mut fits = iterations.bound.len() == n;
+    let mut all_bound = iterations.bound.len() == n;
     let inputs_of = |t: usize, before: Option<&Bound>| -> Result<Vec<NDArray>> {
         let mut inputs = vec![None; p.graph_inputs.len()];
         for (i, input) in p.graph_inputs.iter().enumerate() {
@@ -231,12 +231,12 @@ fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], train: bool, iterati
         Ok(inputs.into_iter().flatten().collect())
     };
     for t in 0..n {
-        fits = fits && {
+        all_bound = all_bound && {
             let previous = t.checked_sub(1).map(|t| &iterations.bound[t]);
-            iterations.bound[t].fits(&inputs_of(t, previous)?, train)
+            iterations.bound[t].is_bound_to(&inputs_of(t, previous)?, train)
         };
     }
-    if fits {
+    if all_bound {
         return Ok(());
     }
     iterations.bound.clear();
@@ -253,8 +253,8 @@ fn bind(ctx: &OpCtx<'_>, p: &ForeachParam, ins: &[NDArray], train: bool, iterati
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<ForeachParam>();
-    let kept = kept::<Iterations>(ctx.cache);
-    let mut iterations = kept.lock();
+    let state = node_state::<Iterations>(ctx.cache);
+    let mut iterations = state.lock();
     bind(ctx, p, ins, ctx.is_train, &mut iterations)?;
     for (t, iteration) in iterations.bound.iter().enumerate() {
         iteration.forward(ctx.is_train)?;
@@ -274,15 +274,15 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let p = ctx.params::<ForeachParam>();
     let (ograds, ins) = ins.split_at(p.outputs);
     let ins = &ins[..p.inputs];
-    let kept = kept::<Iterations>(ctx.cache);
-    let mut iterations = kept.lock();
+    let state = node_state::<Iterations>(ctx.cache);
+    let mut iterations = state.lock();
     let bound_before = iterations.bound.first().is_some_and(|b| b.grads.iter().any(Option::is_some));
     bind(ctx, p, ins, true, &mut iterations)?;
     if !bound_before {
         // The forward call ran for inference and bound no gradients.
         iterations.bound.iter().try_for_each(|iteration| iteration.forward(ctx.is_train))?;
     }
-    iterations.sums.iter().flatten().for_each(clear);
+    iterations.sums.iter().flatten().for_each(fill_zeros);
     // Gradients of the states after the current iteration.
     let states = ograds[p.rows..].iter().map(|g| g.to_context(ctx.context)).collect::<Result<Vec<_>>>()?;
     let differentiated: Vec<usize> = (0..p.inputs).filter(|i| !p.mutated.contains(i)).collect();
@@ -296,7 +296,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
         for (s, state) in states.iter().enumerate() {
             match &iteration.grads[p.graph_inputs[p.data + s]] {
                 Some(grad) => state.copy_from(grad)?,
-                None => clear(state),
+                None => fill_zeros(state),
             }
         }
         for (k, i) in differentiated.iter().enumerate().filter(|(_, i)| **i < p.data) {

@@ -13,12 +13,14 @@ use ferromx_core::storage::Req;
 use ferromx_core::subgraph::Subgraph;
 use ferromx_core::{ensure, params};
 
-use super::bound::{Bound, clear, is_same_view, is_true, kept, pick, write_or_zero, write_output, zeros_like};
+use super::bound::{
+    Bound, fill_zeros, is_same_view, is_true, node_state, pick, write_or_zero, write_output, zeros_like,
+};
 use super::{attached, check_inputs, count, graph, indices, infer_dtypes, infer_shapes, merge, merge_type, mutated};
 
 params! {
     /// Parameters of `_while_loop` as the metadata lists them.
-    pub struct WhileText {
+    pub struct WhileAttrs {
         /// Number of inputs including the graphs.
         num_args: i32 = required, where 2..=i32::MAX;
         /// Number of outputs: the stacked outputs of the iterations, then the final loop variables.
@@ -52,11 +54,11 @@ pub struct WhileParam {
 
 impl OpParams for WhileParam {
     fn fields() -> Vec<FieldInfo> {
-        WhileText::fields()
+        WhileAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
-        let p = WhileText::parse(attrs)?;
+        let p = WhileAttrs::parse(attrs)?;
         let (outputs, rows) = (count(p.num_outputs, "num_outputs")?, count(p.num_out_data, "num_out_data")?);
         let highest = p.cond_input_locs.0.iter().chain(&p.func_input_locs.0).max().map_or(0, |i| *i + 1);
         // Until the node is composed, num_args counts only the graphs.
@@ -320,7 +322,7 @@ fn bind_iteration(
     train: bool,
     make: impl FnOnce(Vec<NDArray>) -> Result<Bound>,
 ) -> Result<()> {
-    if bound.get(t).is_some_and(|b| b.fits(&ins, train)) {
+    if bound.get(t).is_some_and(|b| b.is_bound_to(&ins, train)) {
         return Ok(());
     }
     bound.truncate(t);
@@ -330,8 +332,8 @@ fn bind_iteration(
 
 fn forward(ctx: &OpCtx<'_>, ins: &[NDArray], outs: &[NDArray], reqs: &[Req]) -> Result<()> {
     let p = ctx.params::<WhileParam>();
-    let kept = kept::<Iterations>(ctx.cache);
-    let mut iterations = kept.lock();
+    let state = node_state::<Iterations>(ctx.cache);
+    let mut iterations = state.lock();
     if !ctx.is_train {
         return run_inference(ctx, p, (ins, outs), reqs, &mut iterations);
     }
@@ -350,13 +352,13 @@ fn backward(ctx: &OpCtx<'_>, ins: &[NDArray], igrads: &[NDArray], reqs: &[Req]) 
     let p = ctx.params::<WhileParam>();
     let (ograds, ins) = ins.split_at(p.outputs);
     let ins = &ins[..p.inputs];
-    let kept = kept::<Iterations>(ctx.cache);
-    let mut iterations = kept.lock();
+    let state = node_state::<Iterations>(ctx.cache);
+    let mut iterations = state.lock();
     if !iterations.train || iterations.stale {
         // The forward call ran for inference and bound no gradients.
         run(ctx, p, ins, true, &mut iterations)?;
     }
-    iterations.sums.iter().flatten().for_each(clear);
+    iterations.sums.iter().flatten().for_each(fill_zeros);
     let vars = ograds[p.rows..].iter().map(|g| g.to_context(ctx.context)).collect::<Result<Vec<_>>>()?;
     for t in (0..iterations.taken).rev() {
         let iteration = &iterations.bound[t];

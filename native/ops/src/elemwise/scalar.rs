@@ -176,7 +176,7 @@ pub fn reverse<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>])
 }
 
 /// Refuses the gradient of integers that a fractional scalar promoted to floats, as MXNet does.
-fn has_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
+fn require_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
     let (expected, got) = (g.dtype(), x.dtype());
     ensure!(
         expected == got,
@@ -188,13 +188,13 @@ fn has_gradient(g: &In<'_>, x: &In<'_>) -> Result<()> {
 
 /// `g * F(x, scalar)`.
 pub fn forward_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    has_gradient(&ins[0], &ins[1])?;
+    require_gradient(&ins[0], &ins[1])?;
     with_scalar2::<Chain2<F>>(ctx, &ins[0], &ins[1], ctx.params::<ScalarParam>().scalar, &mut outs[0])
 }
 
 /// `g * F(scalar, x)`.
 pub fn reverse_backward<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    has_gradient(&ins[0], &ins[1])?;
+    require_gradient(&ins[0], &ins[1])?;
     let (s, out) = (ctx.params::<ScalarParam>().scalar, &mut outs[0]);
     lanes!(ctx, out.dtype(), Chain2<F>, |T, f| {
         zip3(src::<T>(&ins[0])?, Src::Scalar(T::from_f64(s)), src::<T>(&ins[1])?, out.slice_mut::<T>()?, f);

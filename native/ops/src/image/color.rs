@@ -26,7 +26,7 @@ pub static OPS: &[&OpDef] = &[
 ];
 
 /// Applies colour changes in order to a copy of an image.
-fn change(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, changes: &[Change]) -> Result<()> {
+fn apply_changes(ctx: &OpCtx<'_>, input: &In<'_>, out: &mut Out<'_>, changes: &[Change]) -> Result<()> {
     let channels = input.shape().dim(2) as usize;
     dispatch!(input.dtype(), T in [f32, f64, f16, u8, i8, i32, i64] => {
         let (mut src, dst) = in_out::<T, T>(input, out)?;
@@ -74,7 +74,7 @@ macro_rules! random_change {
             .forward(|ctx, ins, outs| {
                 let p = ctx.params::<FactorParam>();
                 let factor = uniform_in(&mut draws(ctx), p.min_factor, p.max_factor);
-                change(ctx, &ins[0], &mut outs[0], &[$change(factor)])
+                apply_changes(ctx, &ins[0], &mut outs[0], &[$change(factor)])
             })
             .inplace(&[(0, 0)])
             .random()
@@ -133,7 +133,7 @@ pub static RANDOM_COLOR_JITTER: OpDef = OpDef::new("_image_random_color_jitter")
             let position = (draws.uniform() * (changes.len() + 1) as f64) as usize;
             changes.insert(position, kind(uniform_in(&mut draws, middle - range, middle + range)));
         }
-        change(ctx, &ins[0], &mut outs[0], &changes)
+        apply_changes(ctx, &ins[0], &mut outs[0], &changes)
     })
     .inplace(&[(0, 0)])
     .random()
@@ -164,7 +164,7 @@ pub static ADJUST_LIGHTING: OpDef = OpDef::new("_image_adjust_lighting")
     })
     .forward(|ctx, ins, outs| {
         let alpha = &ctx.params::<LightingParam>().alpha.0;
-        change(ctx, &ins[0], &mut outs[0], &[Change::Shift(lighting([alpha[0], alpha[1], alpha[2]]))])
+        apply_changes(ctx, &ins[0], &mut outs[0], &[Change::Shift(lighting([alpha[0], alpha[1], alpha[2]]))])
     })
     .inplace(&[(0, 0)])
     .grad(Grad::Compose(PASS_BACK));
@@ -192,7 +192,7 @@ pub static RANDOM_LIGHTING: OpDef = OpDef::new("_image_random_lighting")
         let std = f64::from(ctx.params::<RandomLightingParam>().alpha_std);
         let mut draws = draws(ctx);
         let weights = std::array::from_fn(|_| (draws.normal() * std) as f32);
-        change(ctx, &ins[0], &mut outs[0], &[Change::Shift(lighting(weights))])
+        apply_changes(ctx, &ins[0], &mut outs[0], &[Change::Shift(lighting(weights))])
     })
     .inplace(&[(0, 0)])
     .random()

@@ -13,7 +13,7 @@ use super::decode::{DecodedImage, decode};
 
 params! {
     /// Parameters of `_imdecode` that the metadata lists.
-    pub struct ImdecodeText {
+    pub struct ImdecodeAttrs {
         /// The index of the example in a four-dimensional output.
         index: TypeOnly<i32> = required;
         /// The first column of the crop.
@@ -45,7 +45,7 @@ const ENCODED_IMAGE: &str = "str_img";
 
 impl OpParams for ImdecodeParam {
     fn fields() -> Vec<FieldInfo> {
-        ImdecodeText::fields()
+        ImdecodeAttrs::fields()
     }
 
     fn parse(attrs: &Attrs) -> Result<Self> {
@@ -55,7 +55,7 @@ impl OpParams for ImdecodeParam {
                 "{ENCODED_IMAGE} is missing: give the encoded image, its bytes as characters U+0000 to U+00FF"
             ))
         })?;
-        let p = ImdecodeText::parse(&attrs)?;
+        let p = ImdecodeAttrs::parse(&attrs)?;
         let number = |n: TypeOnly<i32>, name: &str| {
             usize::try_from(n.0).map_err(|_| Error::Param(format!("{name}={} must not be negative", n.0)))
         };

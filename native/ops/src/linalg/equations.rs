@@ -56,14 +56,14 @@ fn solve_all<T: Scalar>(a: &[T], n: usize, transposed: bool, x: &mut [T], m: usi
 fn solve_gradients<T: LinalgElement>(
     (a, x): (&[T], &[T]),
     (n, m): (usize, usize),
-    of_b: &mut [T],
-    of_a: Option<&mut [T]>,
+    grad_b: &mut [T],
+    grad_a: Option<&mut [T]>,
 ) -> Result<()> {
-    solve_all(a, n, true, of_b, m)?;
-    let Some(of_a) = of_a else { return Ok(()) };
-    for_each_matrix(of_a, n * n, |i, out| -> Result<()> {
+    solve_all(a, n, true, grad_b, m)?;
+    let Some(grad_a) = grad_a else { return Ok(()) };
+    for_each_matrix(grad_a, n * n, |i, out| -> Result<()> {
         let view = |all| MatRef::row_major(&slice_of::<T>(all)[i * n * m..(i + 1) * n * m], n, m);
-        gemm(-T::one(), view(of_b), view(x).t(), T::zero(), MatMut::row_major(out, n, n));
+        gemm(-T::one(), view(grad_b), view(x).t(), T::zero(), MatMut::row_major(out, n, n));
         Ok(())
     })
 }
@@ -102,7 +102,7 @@ pub static SOLVE: OpDef = OpDef::new("_npi_solve")
         let (Some(rank), Some(num_b_axes)) = (a.ndim(), b.ndim()) else { return Ok(()) };
         let shared = a.dims()[..rank - 1].iter().zip(b.dims()).all(|(a, b)| a == b || *a < 0 || *b < 0);
         ensure!(
-            shared && (of_b == rank || of_b + 1 == rank),
+            shared && (num_b_axes == rank || num_b_axes + 1 == rank),
             "B must have shape (..., n, m) or (..., n) for A of shape (..., n, n), but A has shape {a} and B {b}"
         );
         io.assign_out(0, &b)
@@ -127,15 +127,15 @@ pub static SOLVE: OpDef = OpDef::new("_npi_solve")
                 let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
                 let wanted = if outs[0].wanted() { ins[1].len() } else { 0 };
                 with_scratch(grad.len() + wanted, |work: &mut [T]| {
-                    let (of_b, of_a) = work.split_at_mut(grad.len());
-                    of_b.copy_from_slice(grad);
+                    let (grad_b, grad_a) = work.split_at_mut(grad.len());
+                    grad_b.copy_from_slice(grad);
                     with_converted(&ins[1], |a| {
-                        solve_gradients((a, x), (n, m), of_b, (wanted > 0).then_some(&mut *of_a))
+                        solve_gradients((a, x), (n, m), grad_b, (wanted > 0).then_some(&mut *grad_a))
                     })?;
                     if wanted > 0 {
-                        write_gradient(of_a, &mut outs[0])?;
+                        write_gradient(grad_a, &mut outs[0])?;
                     }
-                    write_gradient(of_b, &mut outs[1])
+                    write_gradient(grad_b, &mut outs[1])
                 })
             })
         })
@@ -224,21 +224,21 @@ pub static TENSORSOLVE: OpDef = OpDef::new("_npi_tensorsolve")
             matrix_type!(ctx, ins[0].dtype(), |T| {
                 let (grad, x) = (ins[0].slice::<T>()?, ins[2].slice::<T>()?);
                 with_scratch(n + 2 * n * n, |work: &mut [T]| {
-                    let (of_b, rest) = work.split_at_mut(n);
-                    let (of_a, back) = rest.split_at_mut(n * n);
-                    of_b.copy_from_slice(grad);
+                    let (grad_b, rest) = work.split_at_mut(n);
+                    let (grad_a, back) = rest.split_at_mut(n * n);
+                    grad_b.copy_from_slice(grad);
                     let wanted = outs[0].wanted();
                     with_matrix(ctx, &ins[1], |a| {
-                        solve_gradients((a, x), (n, 1), of_b, wanted.then_some(&mut *of_a))
+                        solve_gradients((a, x), (n, 1), grad_b, wanted.then_some(&mut *grad_a))
                     })?;
                     if wanted {
                         let moved: Vec<usize> = order.iter().map(|i| dims[*i]).collect();
                         let mut inverse = vec![0; order.len()];
                         order.iter().enumerate().for_each(|(i, p)| inverse[*p] = i);
-                        movement::transpose(of_a, &moved, &inverse, back);
+                        movement::transpose(grad_a, &moved, &inverse, back);
                         write_gradient(back, &mut outs[0])?;
                     }
-                    write_gradient(of_b, &mut outs[1])
+                    write_gradient(grad_b, &mut outs[1])
                 })
             })
         })

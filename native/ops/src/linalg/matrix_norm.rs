@@ -114,7 +114,7 @@ fn norm_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// Runs `$body` with `$T` bound to the type in which norms of a dtype are computed.
-macro_rules! computing_type {
+macro_rules! compute_type {
     ($ctx:expr, $dtype:expr, |$T:ident| $body:expr) => {
         match $dtype {
             DType::F32 | DType::F16 | DType::BF16 => {
@@ -153,7 +153,7 @@ pub static NORM: OpDef = OpDef::new("_npi_norm")
     .forward(|ctx, ins, outs| {
         let shape = ins[0].shape().to_usize();
         let norm = Norm::new(ctx.params(), shape.len())?;
-        computing_type!(ctx, ins[0].dtype(), |T| {
+        compute_type!(ctx, ins[0].dtype(), |T| {
             with_converted::<T, ()>(&ins[0], |x| {
                 with_scratch(outs[0].len(), |norms: &mut [T]| {
                     match norm.kind {
@@ -169,7 +169,7 @@ pub static NORM: OpDef = OpDef::new("_npi_norm")
 
 /// The norms along axes. If powers overflow or underflow, the elements are first divided by the largest one.
 fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
-    plain_norms(x, shape, axes, ord, norms);
+    unscaled_norms(x, shape, axes, ord, norms);
     if norms.iter().all(|n| n.is_finite()) || ord == 0.0 {
         return;
     }
@@ -180,14 +180,14 @@ fn vector_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: 
     with_scratch(x.len(), |scaled: &mut [T]| {
         scaled.iter_mut().zip(x).for_each(|(to, x)| *to = *x / largest);
         with_scratch(norms.len(), |again: &mut [T]| {
-            plain_norms(scaled, shape, axes, ord, again);
+            unscaled_norms(scaled, shape, axes, ord, again);
             let exceeded = norms.iter_mut().zip(&*again).filter(|(norm, _)| !norm.is_finite());
             exceeded.for_each(|(norm, again)| *norm = *again * largest);
         });
     });
 }
 
-fn plain_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
+fn unscaled_norms<T: LinalgElement + NumericLane>(x: &[T], shape: &[usize], axes: &[usize], ord: f64, norms: &mut [T]) {
     match ord {
         1.0 => return reduce::<L1Norm, T, T, T>(x, shape, axes, norms),
         2.0 => return reduce::<L2Norm, T, T, T>(x, shape, axes, norms),
@@ -288,7 +288,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
     if !outs[0].dtype().is_float() {
         return crate::rules::no_gradient(&mut outs[0]);
     }
-    computing_type!(ctx, outs[0].dtype(), |T| {
+    compute_type!(ctx, outs[0].dtype(), |T| {
         with_converted::<T, ()>(&ins[0], |grad| {
             with_converted::<T, ()>(&ins[1], |x| {
                 with_scratch(x.len(), |out: &mut [T]| {
@@ -302,7 +302,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
                             each_matrix(x, &shape, &norm.axes, |x, size| {
                                 with_scratch(x.len(), |moved: &mut [T]| {
                                     matrix_gradient(ctx, (x, size), grad, kind, moved)?;
-                                    put_back(moved, &shape, &norm.axes, out);
+                                    undo_matrices_last(moved, &shape, &norm.axes, out);
                                     Ok(())
                                 })
                             })?;
@@ -386,7 +386,7 @@ fn matrix_gradient<T: LinalgElement + NumericLane>(
 }
 
 /// Undoes the permutation of `matrices_last`.
-fn put_back<T: LinalgElement>(moved: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
+fn undo_matrices_last<T: LinalgElement>(moved: &[T], shape: &[usize], axes: &[usize], out: &mut [T]) {
     let order = matrices_last(shape.len(), axes);
     let lengths: Axes = order.iter().map(|i| shape[*i]).collect();
     let mut back: Axes = order.iter().map(|_| 0).collect();

@@ -300,8 +300,8 @@ pub static TRMM: OpDef = OpDef::new("_linalg_trmm")
         let p = ctx.params::<TriangularParam>();
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let (n, _) = size(ins[0].shape());
-            triangles::<T, _>(ins[0].slice()?, n, p.lower, |a| {
-                sided(p, p.alpha as T, a, p.transpose, ins[1].slice()?, size(ins[1].shape()), outs[0].slice_mut()?);
+            with_triangles::<T, _>(ins[0].slice()?, n, p.lower, |a| {
+                triangular_product(p, p.alpha as T, a, p.transpose, ins[1].slice()?, size(ins[1].shape()), outs[0].slice_mut()?);
                 Ok(())
             })
         })
@@ -309,7 +309,7 @@ pub static TRMM: OpDef = OpDef::new("_linalg_trmm")
     .grad(Grad::Kernel(Backward::new(trmm_backward).inputs(Deps::All), None));
 
 /// Calls `f` with copies of the triangles, zeros elsewhere.
-fn triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
+fn with_triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) -> Result<R>) -> Result<R> {
     with_scratch(a.len(), |copies: &mut [T]| {
         let len = (n * n).max(1);
         copies.chunks_mut(len).zip(a.chunks(len)).for_each(|(copy, a)| copy_triangle(a, n, lower, copy));
@@ -318,7 +318,7 @@ fn triangles<T: Scalar, R>(a: &[T], n: usize, lower: bool, f: impl FnOnce(&[T]) 
 }
 
 /// alpha * op(A) * B, or with A on the right.
-fn sided<T: Scalar>(
+fn triangular_product<T: Scalar>(
     p: &TriangularParam,
     alpha: T,
     a: &[T],
@@ -339,12 +339,12 @@ fn sided<T: Scalar>(
 
 fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<TriangularParam>();
-    let ((n, _), of_b) = (size(ins[1].shape()), size(ins[2].shape()));
+    let ((n, _), b_size) = (size(ins[1].shape()), size(ins[2].shape()));
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, a, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         if outs[1].wanted() {
-            triangles::<T, _>(a, n, p.lower, |a| {
-                sided(p, p.alpha as T, a, !p.transpose, grad, of_b, outs[1].slice_mut()?);
+            with_triangles::<T, _>(a, n, p.lower, |a| {
+                triangular_product(p, p.alpha as T, a, !p.transpose, grad, b_size, outs[1].slice_mut()?);
                 Ok(())
             })?;
         }
@@ -353,8 +353,8 @@ fn trmm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
             // dA is a product of dC and B; transpose and side of A decide the order of the operands.
             let swapped = p.transpose != p.rightside;
             let (x, y) = if swapped { (b, grad) } else { (grad, b) };
-            let left = |i| item(x, i, of_b, p.rightside);
-            let right = |i| item(y, i, of_b, !p.rightside);
+            let left = |i| item(x, i, b_size, p.rightside);
+            let right = |i| item(y, i, b_size, !p.rightside);
             gemm_batched(p.alpha as T, left, right, 0.0, out, (n, n));
             keep_triangles(out, n, p.lower);
         }

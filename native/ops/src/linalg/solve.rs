@@ -25,7 +25,7 @@ fn part<T>(data: &[T], i: usize, len: usize) -> &[T] {
 }
 
 /// The result of closures that never fail, for [`for_each_matrix`].
-type Infallible = std::result::Result<(), ferromx_core::error::Error>;
+type UnitResult = std::result::Result<(), ferromx_core::error::Error>;
 
 pub static POTRF: OpDef = OpDef::new("_linalg_potrf")
     .aliases(&["linalg_potrf"])
@@ -58,7 +58,7 @@ fn potrf_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     let (n, _) = size(ins[0].shape());
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, l) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?);
-        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> Infallible {
+        for_each_matrix(outs[0].slice_mut::<T>()?, n * n, |i, out| -> UnitResult {
             let l = part(l, i, n * n);
             let left = MatRef::row_major(l, n, n).t();
             gemm(0.5, left, MatRef::row_major(part(grad, i, n * n), n, n), 0.0, MatMut::row_major(out, n, n));
@@ -111,7 +111,7 @@ fn potri_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resu
     matrix_type!(ctx, ins[0].dtype(), |T| {
         let (grad, l, b) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         let out = outs[0].slice_mut::<T>()?;
-        for_each_matrix(out, n * n, |i, out| -> Infallible {
+        for_each_matrix(out, n * n, |i, out| -> UnitResult {
             let view = |x| MatRef::row_major(part(x, i, n * n), n, n);
             gemm(-1.0, view(b), view(grad), 0.0, MatMut::row_major(out, n, n));
             gemm(-1.0, view(b), view(grad).t(), 1.0, MatMut::row_major(out, n, n));
@@ -146,7 +146,7 @@ pub static TRSM: OpDef = OpDef::new("_linalg_trsm")
         let dims = size(outs[0].shape());
         matrix_type!(ctx, ins[0].dtype(), |T| {
             let a = ins[0].slice::<T>()?;
-            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> Infallible {
+            for_each_matrix(outs[0].slice_mut::<T>()?, dims.0 * dims.1, |i, x| -> UnitResult {
                 solve(p, part(a, i, n * n), n, x, dims, false);
                 scale(x, p.alpha as T);
                 Ok(())
@@ -188,13 +188,13 @@ fn trsm_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
         let (grad, a, x) = (ins[0].slice::<T>()?, ins[1].slice::<T>()?, ins[2].slice::<T>()?);
         with_scratch(grad.len(), |m: &mut [T]| {
             m.copy_from_slice(grad);
-            for_each_matrix(m, len, |i, m| -> Infallible {
+            for_each_matrix(m, len, |i, m| -> UnitResult {
                 solve(p, part(a, i, n * n), n, m, dims, true);
                 Ok(())
             })?;
             if of_a[0].wanted() {
                 let out = of_a[0].slice_mut::<T>()?;
-                for_each_matrix(out, n * n, |i, out| -> Infallible {
+                for_each_matrix(out, n * n, |i, out| -> UnitResult {
                     let view = |all| MatRef::row_major(part(all, i, len), dims.0, dims.1);
                     let (y, z) = if p.transpose != p.rightside { (view(x), view(m)) } else { (view(m), view(x)) };
                     let (y, z) = if p.rightside { (y.t(), z) } else { (y, z.t()) };

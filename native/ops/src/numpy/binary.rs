@@ -19,7 +19,9 @@ use smallvec::SmallVec;
 use super::unary::{INT_OR_BOOL, int_dtype};
 use super::{elements, elements_mut, lanes_or_bool, promote};
 use crate::broadcast::backward;
-use crate::broadcast::binary::{LHS_RHS, both, broadcast_shapes, minus, other, pass, times};
+use crate::broadcast::binary::{
+    LHS_RHS, broadcast_shapes, grad_from_both, grad_from_other, grad_negate, grad_pass, multiply_lanes,
+};
 use crate::elemwise::family::{Binary, formula, lanes};
 use crate::elemwise::formulas::*;
 
@@ -76,17 +78,17 @@ macro_rules! mixed_op {
     };
 }
 
-mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(pass, pass), mixed(One, One), graph ADD);
+mixed_op!(ADD: "_npi_add", "The sum lhs + rhs with broadcasting.", Add, promoted, same(grad_pass, grad_pass), mixed(One, One), graph ADD);
 mixed_op!(SUBTRACT: "_npi_subtract", "The difference lhs - rhs with broadcasting.",
-    Sub, promoted, same(pass, minus), mixed(One, MinusOne), graph SUB);
+    Sub, promoted, same(grad_pass, grad_negate), mixed(One, MinusOne), graph SUB);
 mixed_op!(MULTIPLY: "_npi_multiply", "The product lhs * rhs with broadcasting.",
-    Mul, promoted, same(other::<Mul>, other::<Mul>), mixed(Second, First), graph MUL);
+    Mul, promoted, same(grad_from_other::<Mul>, grad_from_other::<Mul>), mixed(Second, First), graph MUL);
 mixed_op!(MOD: "_npi_mod", "The remainder of lhs / rhs with broadcasting; it has the sign of rhs, and is 0 where rhs is 0.",
-    Mod, promoted, same(both::<ModA>, both::<ModB>), mixed(ModA, ModB), graph MOD);
+    Mod, promoted, same(grad_from_both::<ModA>, grad_from_both::<ModB>), mixed(ModA, ModB), graph MOD);
 mixed_op!(POWER: "_npi_power", "lhs to the power rhs with broadcasting.",
-    Power, promoted, same(both::<PowerA>, both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
+    Power, promoted, same(grad_from_both::<PowerA>, grad_from_both::<PowerB>), mixed(PowerA, PowerB), graph POWER);
 mixed_op!(TRUE_DIVIDE: "_npi_true_divide", "The quotient lhs / rhs with broadcasting; that of two integers is a float32.",
-    Div, promoted_to_float, same(other::<Div>, both::<DivB>), mixed(DivA, DivB), graph DIV);
+    Div, promoted_to_float, same(grad_from_other::<Div>, grad_from_both::<DivB>), mixed(DivA, DivB), graph DIV);
 
 formula!(Binary One = |_a, _b| 1.0, int |_a, _b| 1);
 formula!(Binary MinusOne = |_a, _b| -1.0, int |_a, _b| -1);
@@ -143,7 +145,7 @@ fn mixed_sum<T, C>(
 {
     with_scratch(g.len(), |buf: &mut [C]| {
         broadcast_any(a, b, (&mut *buf, shape), f);
-        times(buf, g, f);
+        multiply_lanes(buf, g, f);
         let missing = shape.len() - to.len();
         let axes: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&i| i < missing || to[i - missing] == 1).collect();
         with_scratch(to.iter().product(), |sums: &mut [C]| {
@@ -165,10 +167,10 @@ macro_rules! same_op {
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {
                     if outs[0].wanted() {
-                        both::<$A>(ctx, ins, 0, &mut outs[0])?;
+                        grad_from_both::<$A>(ctx, ins, 0, &mut outs[0])?;
                     }
                     if outs[1].wanted() {
-                        both::<$B>(ctx, ins, 1, &mut outs[1])?;
+                        grad_from_both::<$B>(ctx, ins, 1, &mut outs[1])?;
                     }
                     Ok(())
                 })

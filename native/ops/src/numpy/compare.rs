@@ -40,7 +40,7 @@ macro_rules! comparison {
             .doc(concat!("Whether lhs ", $relation, " rhs, with broadcasting, as bool. The arrays have one type."))
             .inputs(LHS_RHS)
             .shape(broadcast_shapes)
-            .dtype(bool_of_one_type)
+            .dtype(comparison_dtype)
             .forward(forward::<$F>)
             .grad(Grad::Zero);
 
@@ -63,7 +63,7 @@ comparison!(LESS: "_npi_less", LESS_SCALAR: "_npi_less_scalar", "is less than", 
 comparison!(LESS_EQUAL: "_npi_less_equal", LESS_EQUAL_SCALAR: "_npi_less_equal_scalar",
     "is less than or equal to", LesserEqual);
 
-fn bool_of_one_type(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+fn comparison_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     if let Some(d) = io.ins[0].or(io.ins[1]) {
         io.assign_in(0, d)?;
         io.assign_in(1, d)?;

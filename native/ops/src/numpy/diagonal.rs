@@ -38,13 +38,13 @@ pub static DIAG: OpDef = OpDef::new("_np_diag")
         Some(n) => Err(Error::Value(format!("diag takes a vector or a matrix, not an array of {n} axes"))),
     })
     .forward(|ctx, ins, outs| match ins[0].shape().dims().len() {
-        2 => take(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
-        _ => put(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+        2 => extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+        _ => assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| match outs[0].shape().dims().len() {
-            2 => put(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
-            _ => take(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+            2 => assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
+            _ => extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]),
         }),
         None,
     ));
@@ -53,9 +53,9 @@ pub static DIAGFLAT: OpDef = OpDef::new("_np_diagflat")
     .doc("A square matrix with the elements of the array on its diagonal k and zeros elsewhere.")
     .params::<DiagParam>()
     .shape(flat_shape)
-    .forward(|ctx, ins, outs| put(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]))
+    .forward(|ctx, ins, outs| assign_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0]))
     .grad(Grad::Kernel(
-        Backward::new(|ctx, ins, outs| take(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0])),
+        Backward::new(|ctx, ins, outs| extract_diagonals(&ins[0], (0, 1), ctx.params::<DiagParam>().k, &mut outs[0])),
         None,
     ));
 
@@ -69,7 +69,7 @@ fn flat_shape(p: &Params, io: &mut ShapeIo<'_>) -> Result<()> {
 }
 
 /// Extracts the diagonals of two axes into a contiguous output.
-fn take(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
+fn extract_diagonals(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = x.shape().to_usize();
     by_size!(x.dtype(), |T| {
         movement::diagonal(source::<T>(x)?, &dims, pair, offset as isize, target::<T>(out)?);
@@ -78,7 +78,7 @@ fn take(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Res
 }
 
 /// Writes elements to the diagonals of two axes and zeros elsewhere.
-fn put(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
+fn assign_diagonals(x: &In<'_>, pair: (usize, usize), offset: i32, out: &mut Out<'_>) -> Result<()> {
     let dims = out.shape().to_usize();
     by_size!(x.dtype(), |T| {
         let out = target::<T>(out)?;
@@ -133,12 +133,12 @@ pub static DIAGONAL: OpDef = OpDef::new("_np_diagonal")
     })
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<DiagonalParam>();
-        take(&ins[0], p.pair(ins[0].shape().dims().len())?, p.offset, &mut outs[0])
+        extract_diagonals(&ins[0], p.pair(ins[0].shape().dims().len())?, p.offset, &mut outs[0])
     })
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let p = ctx.params::<DiagonalParam>();
-            put(&ins[0], p.pair(outs[0].shape().dims().len())?, p.offset, &mut outs[0])
+            assign_diagonals(&ins[0], p.pair(outs[0].shape().dims().len())?, p.offset, &mut outs[0])
         }),
         None,
     ));

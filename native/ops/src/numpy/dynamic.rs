@@ -18,7 +18,7 @@ use crate::shape::moves::around;
 pub static OPS: &[&OpDef] = &[&NONZERO, &UNIQUE, &BINCOUNT, &DELETE];
 
 /// A new array of the given elements.
-fn made<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
+fn new_array<T: Element>(items: &[T], dims: &[i64], context: Context) -> Result<NDArray> {
     NDArray::from_slice(items, dims)?.to_context(context)
 }
 
@@ -39,7 +39,7 @@ pub static NONZERO: OpDef = OpDef::new("_npx_nonzero")
                 at /= n;
             }
         }
-        Ok(vec![made(&indices, &[hits.len() as i64, dims.len() as i64], ctx.context)?])
+        Ok(vec![new_array(&indices, &[hits.len() as i64, dims.len() as i64], ctx.context)?])
     })
     .grad(Grad::Zero);
 
@@ -87,7 +87,7 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
                 let mut sorted = memory::filled(T::default(), n);
                 sort::sort(x, n, Order::Ascending, &mut sorted);
                 sorted.dedup_by(|a, b| compare(*a, *b).is_eq());
-                return Ok(vec![made(&sorted, &[sorted.len() as i64], ctx.context)?]);
+                return Ok(vec![new_array(&sorted, &[sorted.len() as i64], ctx.context)?]);
             }
             // The elements of slice i in comparison order.
             let entry = |i: usize| (0..outer).flat_map(move |o| (0..inner).map(move |k| x[(o * n + i) * inner + k]));
@@ -125,10 +125,10 @@ fn unique(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             if let Some(axis) = p.axis {
                 shape[Shape::axis(axis.into(), dims.len())?] = found;
             }
-            let mut outs = vec![made(&values, &shape, ctx.context)?];
+            let mut outs = vec![new_array(&values, &shape, ctx.context)?];
             for (wanted, numbers) in [(p.return_index, &firsts), (p.return_inverse, &inverse), (p.return_counts, &counts)] {
                 if wanted {
-                    outs.push(made(numbers, &[numbers.len() as i64], ctx.context)?);
+                    outs.push(new_array(numbers, &[numbers.len() as i64], ctx.context)?);
                 }
             }
             Ok(outs)
@@ -182,7 +182,7 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
             sums[*n as usize] += w;
         }
         let sums: Vec<T> = memory::collected(sums.into_iter().map(T::from_f64));
-        Ok(vec![made(&sums, &[most], ctx.context)?])
+        Ok(vec![new_array(&sums, &[most], ctx.context)?])
     }, d => dispatch!(d, T in [u8, i8, i32, i64] => {
         let mut sums = memory::filled(0i64, bins);
         let one = ins.len() == 1;
@@ -191,7 +191,7 @@ fn bincount(ctx: &OpCtx<'_>, ins: &[NDArray]) -> Result<Vec<NDArray>> {
         }
         // Truncation to the low bits equals wrap-around arithmetic in the type itself.
         let sums: Vec<T> = memory::collected(sums.into_iter().map(|s| s as T));
-        Ok(vec![made(&sums, &[most], ctx.context)?])
+        Ok(vec![new_array(&sums, &[most], ctx.context)?])
     }, d => Err(ctx.unsupported(d, NUMERIC))))
 }
 

@@ -219,7 +219,7 @@ fn insert_shape(p: &Params, io: &mut ShapeIo<'_>, kind: IndexKind) -> Result<()>
 }
 
 /// The plan of a call, and the runs of its result.
-fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> Result<(Plan, Vec<Run>)> {
+fn plan_and_runs(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> Result<(Plan, Vec<Run>)> {
     let values = if p.val.is_some() { None } else { rest.first() };
     let obj = if kind == IndexKind::Array { rest.last() } else { None };
     let dims = values.map_or(Vec::new(), |v| v.shape().to_usize().to_vec());
@@ -238,7 +238,7 @@ fn prepared(p: &InsertParam, arr: &Shape, rest: &[In<'_>], kind: IndexKind) -> R
 
 fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, runs) = prepared(p, ins[0].shape(), &ins[1..], kind)?;
+    let (plan, runs) = plan_and_runs(p, ins[0].shape(), &ins[1..], kind)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64, bool] => {
         let given: Vec<T> = match p.val {
@@ -273,7 +273,7 @@ fn insert(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, out: &mut Out<'_>) -
 /// Scatters the gradients back to array and values; the values' gradient is summed over broadcast axes.
 fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], kind: IndexKind, outs: &mut [Out<'_>]) -> Result<()> {
     let p = ctx.params::<InsertParam>();
-    let (plan, runs) = prepared(p, ins[1].shape(), &ins[2..], kind)?;
+    let (plan, runs) = plan_and_runs(p, ins[1].shape(), &ins[2..], kind)?;
     let (outer, n, inner) = around(&plan.dims, plan.axis);
     let mut g = memory::filled(0.0, ins[0].len());
     f64::load_any(elements(&ins[0])?, 0, &mut g);

@@ -15,7 +15,7 @@ use ferromx_kernels::movement;
 use ferromx_kernels::par::{Pod, with_scratch};
 use ferromx_kernels::reduce::reduce_to_shape;
 
-use crate::broadcast::binary::{broadcast_two, other};
+use crate::broadcast::binary::{broadcast_two, grad_from_other};
 use crate::elemwise::formulas::Mul;
 use crate::linalg::product::MatrixElement;
 
@@ -191,7 +191,7 @@ pub static DOT: OpDef = OpDef::new("_np_dot")
             Some(c) => contract_backward(ctx, &c, ins, outs),
             None => {
                 for (k, out) in outs.iter_mut().enumerate().filter(|(_, out)| out.wanted()) {
-                    other::<Mul>(ctx, ins, k, out)?;
+                    grad_from_other::<Mul>(ctx, ins, k, out)?;
                 }
                 Ok(())
             }

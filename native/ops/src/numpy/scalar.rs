@@ -51,7 +51,7 @@ macro_rules! quotient {
             .doc($doc)
             .inputs(DATA)
             .params::<ScalarParam>()
-            .dtype(float_of)
+            .dtype(float_dtype)
             .forward($forward)
             .grad(Grad::Kernel(Backward::new($backward::<$Df>).inputs(Deps::Some(&[0])), None));
     };
@@ -62,7 +62,7 @@ quotient!(TRUE_DIVIDE: "_npi_true_divide_scalar", "data / scalar; float32 for in
 quotient!(RTRUE_DIVIDE: "_npi_rtrue_divide_scalar", "scalar / data; float32 for integers and bool.",
     divide_by, DivB, reverse_backward);
 
-fn float_of(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
+fn float_dtype(_: &Params, io: &mut DTypeIo<'_>) -> Result<()> {
     match io.ins[0] {
         Some(d) => io.assign_out(0, if d.is_float() { d } else { DType::F32 }),
         None => Ok(()),

@@ -40,15 +40,15 @@ pub static WHERE: OpDef = OpDef::new("_npi_where")
         io.assign_in(2, d)?;
         io.assign_out(0, d)
     })
-    .forward(|_, ins, outs| choose(&ins[0], Value::Array(&ins[1]), Value::Array(&ins[2]), &mut outs[0]))
+    .forward(|_, ins, outs| select(&ins[0], Value::Array(&ins[1]), Value::Array(&ins[2]), &mut outs[0]))
     .grad(Grad::Kernel(
         Backward::new(|ctx, ins, outs| {
             let [condition, x, y] = outs else { return Err(Error::Internal("where has three inputs".into())) };
             if condition.wanted() {
                 condition.bytes_mut()?.fill(0);
             }
-            masked::<Chosen>(ctx, ins, x)?;
-            masked::<Other>(ctx, ins, y)
+            masked_gradient::<Chosen>(ctx, ins, x)?;
+            masked_gradient::<Other>(ctx, ins, y)
         })
         .inputs(Deps::Some(&[0])),
         None,
@@ -63,7 +63,7 @@ params! {
 }
 
 /// Defines a selection between an array and a number.
-macro_rules! one_scalar {
+macro_rules! where_with_scalar {
     ($name:ident: $op:literal, $array:literal, $doc:literal, |$x:ident, $s:ident| ($left:expr, $right:expr), $F:ident) => {
         pub static $name: OpDef = OpDef::new($op)
             .doc($doc)
@@ -80,14 +80,14 @@ macro_rules! one_scalar {
             })
             .forward(|ctx, ins, outs| {
                 let ($x, $s) = (Value::Array(&ins[1]), Value::Number(ctx.params::<WhereScalarParam>().scalar));
-                choose(&ins[0], $left, $right, &mut outs[0])
+                select(&ins[0], $left, $right, &mut outs[0])
             })
             .grad(Grad::Kernel(
                 Backward::new(|ctx, ins, outs| {
                     if outs[0].wanted() {
                         outs[0].bytes_mut()?.fill(0);
                     }
-                    masked::<$F>(ctx, ins, &mut outs[1])
+                    masked_gradient::<$F>(ctx, ins, &mut outs[1])
                 })
                 .inputs(Deps::Some(&[0])),
                 None,
@@ -95,9 +95,9 @@ macro_rules! one_scalar {
     };
 }
 
-one_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
+where_with_scalar!(WHERE_LSCALAR: "_npi_where_lscalar", "x", "The scalar where the condition is not 0, and elements of x elsewhere.",
     |x, s| (s, x), Other);
-one_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
+where_with_scalar!(WHERE_RSCALAR: "_npi_where_rscalar", "y", "Elements of y where the condition is not 0, and the scalar elsewhere.",
     |y, s| (y, s), Chosen);
 
 fn pair_shape(_: &ferromx_core::params::Params, io: &mut ShapeIo<'_>) -> Result<()> {
@@ -125,7 +125,7 @@ pub static WHERE_SCALAR2: OpDef = OpDef::new("_npi_where_scalar2")
     .dtype(|_, io| io.assign_out(0, DType::F32))
     .forward(|ctx, ins, outs| {
         let p = ctx.params::<WhereScalar2Param>();
-        choose(&ins[0], Value::Number(p.x), Value::Number(p.y), &mut outs[0])
+        select(&ins[0], Value::Number(p.x), Value::Number(p.y), &mut outs[0])
     })
     .grad(Grad::Zero);
 
@@ -137,7 +137,7 @@ enum Value<'a, 'b> {
 }
 
 /// The elements of an operand in the shape of the output, broadcast into scratch memory if necessary.
-fn side<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
+fn with_operand<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl FnOnce(&[T]) -> R) -> Result<R> {
     let x = match value {
         Value::Array(x) => x,
         Value::Number(s) => {
@@ -162,12 +162,12 @@ fn side<T: Element + par::Pod, R>(value: Value<'_, '_>, to: &[usize], f: impl Fn
 const GRAIN: usize = 1 << 15;
 
 /// `out = x where condition, else y`.
-fn choose(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
+fn select(condition: &In<'_>, x: Value<'_, '_>, y: Value<'_, '_>, out: &mut Out<'_>) -> Result<()> {
     let shape = out.shape().to_usize();
     let mask = mask(condition, &shape)?;
     dispatch!(out.dtype(), T in [f32, f64, f16, bf16, u8, i8, i32, i64] => {
         let out = out.slice_mut::<T>()?;
-        side::<T, _>(x, &shape, |x| side::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
+        with_operand::<T, _>(x, &shape, |x| with_operand::<T, _>(y, &shape, |y| pick(&mask, x, y, out)))?
     }, d => match d {
         DType::Bool => {
             let broadcast = |v: Value<'_, '_>| -> Result<Vec<bool>> {
@@ -217,7 +217,7 @@ formula!(Binary Chosen = |g, c| if c != 0.0 { g } else { 0.0 }, int |g, c| if c 
 formula!(Binary Other = |g, c| if c != 0.0 { 0.0 } else { g }, int |g, c| if c != 0 { 0 } else { g });
 
 /// The gradient of one operand: the output's gradient where the operand was selected, summed over broadcast axes.
-fn masked<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
+fn masked_gradient<F: Binary>(ctx: &OpCtx<'_>, ins: &[In<'_>], out: &mut Out<'_>) -> Result<()> {
     if !out.wanted() {
         return Ok(());
     }

@@ -223,7 +223,7 @@ pub static DETECTION: OpDef = OpDef::new("_contrib_MultiBoxDetection")
             clip: p.clip,
             threshold: p.threshold,
             overlap: (p.nms_threshold > 0.0 && p.nms_threshold <= 1.0).then_some(p.nms_threshold),
-            force: p.force_suppress,
+            force_suppress: p.force_suppress,
             variances: variances(&p.variances)?,
             topk: usize::try_from(p.nms_topk).ok().filter(|k| *k > 0),
         };

@@ -38,7 +38,7 @@ params! {
 }
 
 impl ProposalParam {
-    fn how(&self, height: usize, width: usize) -> Result<Proposals> {
+    fn proposals(&self, height: usize, width: usize) -> Result<Proposals> {
         ensure!(self.feature_stride > 0, "feature_stride is {}: it must be positive", self.feature_stride);
         ensure!(self.rpn_post_nms_top_n > 0, "rpn_post_nms_top_n is {}: it must be positive", self.rpn_post_nms_top_n);
         Ok(Proposals {
@@ -50,7 +50,7 @@ impl ProposalParam {
             after: self.rpn_post_nms_top_n as usize,
             overlap: self.threshold,
             min_size: self.rpn_min_size as f32,
-            corners: self.iou_loss,
+            use_corner_codes: self.iou_loss,
         })
     }
 }
@@ -98,7 +98,7 @@ proposal!(
 
 fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
     let p = p.get::<ProposalParam>();
-    let per_cell = p.how(1, 1)?.per_cell() as i64;
+    let per_cell = p.proposals(1, 1)?.per_cell() as i64;
     let scores = io.ins[0].clone();
     if !scores.ndim_is_known() {
         return Ok(());
@@ -121,7 +121,7 @@ fn infer_shape(p: &Params, io: &mut ShapeIo<'_>, multiple: bool) -> Result<()> {
 fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
     let dims = ins[0].shape().to_usize();
     let (height, width) = (dims[2], dims[3]);
-    let how = ctx.params::<ProposalParam>().how(height, width)?;
+    let how = ctx.params::<ProposalParam>().proposals(height, width)?;
     let info = ins[2].slice::<f32>()?;
     for image in info.chunks_exact(3) {
         let cells = |pixels: f32| (pixels / how.stride) as usize;

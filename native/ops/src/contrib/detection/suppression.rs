@@ -66,7 +66,7 @@ impl BoxNmsParam {
         Ok(())
     }
 
-    fn how(&self, width: usize) -> Suppression {
+    fn suppression(&self, width: usize) -> Suppression {
         let class = usize::try_from(self.id_index).ok();
         Suppression {
             width,
@@ -74,7 +74,7 @@ impl BoxNmsParam {
             score: self.score_index as usize,
             class,
             background: class.map(|_| self.background_id as f32),
-            force: self.force_suppress,
+            force_suppress: self.force_suppress,
             valid_above: self.valid_thresh,
             overlap_above: self.overlap_thresh,
             topk: usize::try_from(self.topk).ok(),
@@ -132,7 +132,7 @@ fn forward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> 
             out.copy_from_slice(data);
             record.iter_mut().zip(0..).for_each(|(r, i)| *r = i);
         } else {
-            suppress(data, count, &p.how(width), out, record);
+            suppress(data, count, &p.suppression(width), out, record);
         }
         Ok(())
     }, other => Err(ctx.unsupported(other, DType::FLOATS)))

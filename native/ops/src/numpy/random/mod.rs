@@ -163,7 +163,7 @@ trait Law: 'static {
     /// The value for parameters and noise.
     fn value<R: MathFloat>(p: [R; 2], z: R) -> R;
     /// The derivatives of the value by the parameters.
-    fn slopes(_p: [f64; 2], _z: f64) -> [f64; 2] {
+    fn derivatives(_p: [f64; 2], _z: f64) -> [f64; 2] {
         [0.0; 2]
     }
 }
@@ -255,7 +255,7 @@ fn backward<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
     };
     let array_parameters = ctx.params::<P>().given().into_iter().enumerate().filter(|(_, given)| given.is_none());
     for ((k, _), out) in array_parameters.zip(outs).filter(|(_, out)| out.wanted()) {
-        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::slopes([at(0, i), at(1, i)], z[i])[k]).collect();
+        let all: Vec<f64> = (0..g.len()).map(|i| g[i] * L::derivatives([at(0, i), at(1, i)], z[i])[k]).collect();
         let mut sums = vec![0.0; out.len()];
         reduce_to_shape::<f64, f64>(&all, &shape, &out.shape().to_usize(), &mut sums);
         f64::store_any(&sums, super::elements_mut(out)?);
@@ -267,7 +267,7 @@ fn backward<P: DistributionParams, L: Law>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs
 macro_rules! law {
     ($(#[$doc:meta])* $name:ident: $rule:literal, valid |$k:pat_param, $x:pat_param| $valid:expr,
      noise $source:ident |$u:ident| $noise:expr,
-     value |$r:pat_param, $z:pat_param| $value:expr $(, slopes |$s:pat_param, $y:pat_param| $slopes:expr)?) => {
+     value |$r:pat_param, $z:pat_param| $value:expr $(, derivatives |$s:pat_param, $y:pat_param| $derivatives:expr)?) => {
         $(#[$doc])*
         struct $name;
         impl Law for $name {
@@ -278,7 +278,7 @@ macro_rules! law {
             fn noise<R: MathFloat>($u: R) -> R { $noise }
             #[inline(always)]
             fn value<R: MathFloat>($r: [R; 2], $z: R) -> R { $value }
-            $(fn slopes($s: [f64; 2], $y: f64) -> [f64; 2] { $slopes })?
+            $(fn derivatives($s: [f64; 2], $y: f64) -> [f64; 2] { $derivatives })?
         }
     };
 }
@@ -296,15 +296,15 @@ law!(
 law!(
     /// `loc + scale z`.
     Normal: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Normal |z| z, value |[m, s], z| m + s * z,
-    slopes |_, z| [1.0, z]);
+    derivatives |_, z| [1.0, z]);
 law!(
     /// `loc - scale ln e`.
     Gumbel: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Exponential |e| -math::log(positive(e)),
-    value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
+    value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
 law!(
     /// `loc + scale ln(u / (1 - u))`.
     Logistic: "scale >= 0", valid |k, x| k == 0 || x >= 0.0, noise Uniform |u| math::log(positive(u) / (R::ONE - u)),
-    value |[m, s], z| m + s * z, slopes |_, z| [1.0, z]);
+    value |[m, s], z| m + s * z, derivatives |_, z| [1.0, z]);
 law!(
     /// Marsaglia and Tsang's method.
     Gamma: "shape > 0 and scale >= 0", valid |k, x| if k == 0 { x > 0.0 } else { x >= 0.0 }, noise Gamma |z| z,
@@ -312,19 +312,19 @@ law!(
 law!(
     /// `scale e`.
     Exponential: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| e, value |[s, _], e| s * e,
-    slopes |_, e| [e, 0.0]);
+    derivatives |_, e| [e, 0.0]);
 law!(
     /// `scale sqrt(2 e)`.
     Rayleigh: "scale >= 0", valid |_, x| x >= 0.0, noise Exponential |e| (e + e).sqrt(), value |[s, _], z| s * z,
-    slopes |_, z| [z, 0.0]);
+    derivatives |_, z| [z, 0.0]);
 law!(
     /// `exp(e / a) - 1`.
     Pareto: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e, value |[a, _], e| math::expm1(e / a),
-    slopes |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
+    derivatives |[a, _], e| [-e / (a * a) * (e / a).exp(), 0.0]);
 law!(
     /// `e^(1 / a)`.
     Weibull: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| positive(e), value |[a, _], e| math::pow(e, R::ONE / a),
-    slopes |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
+    derivatives |[a, _], e| [-e.ln() / (a * a) * e.powf(1.0 / a), 0.0]);
 law!(
     /// `(1 - exp(-e))^(1 / a)`.
     Power: "a > 0", valid |_, x| x > 0.0, noise Exponential |e| e,
