@@ -5,9 +5,9 @@ use super::{ConvShape, check_len, depthwise, output_channel_gemm, winograd};
 use crate::float::{Accum, FloatElement, with_wide, with_wide_mut};
 use crate::gemm::{Activation, Bias, Epilogue};
 use crate::par::{AlignedVec, MatMut, MatRef, parallel_rows, with_scratch};
+use crate::simd::conv3x3::Finish;
 use crate::simd::microkernel::{GemmElement, MicroKernel};
 use crate::simd::prefetch;
-use crate::simd::square::Finish;
 
 /// Applied to the output while it is in the cache: activation(output * scale + bias + residual).
 #[derive(Clone, Copy)]

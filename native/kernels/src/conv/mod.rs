@@ -18,12 +18,12 @@
 mod backward_data;
 mod backward_weights;
 mod bias;
-mod columns;
 mod deformable;
 mod depthwise;
 mod few_outputs;
 mod forward;
 mod geometry;
+mod im2col;
 mod implicit;
 mod layout;
 mod output_channel_gemm;
@@ -34,9 +34,9 @@ mod winograd;
 pub use backward_data::conv_backward_data;
 pub use backward_weights::conv_backward_weights;
 pub use bias::{conv_add_bias, conv_backward_bias};
-pub use columns::{col2im, im2col};
 pub use deformable::{DeformGrads, DeformInputs, DeformShape, deform_backward, deform_forward};
 pub use forward::{ConvEpilogue, PackedConvWeights, conv_forward, conv_forward_packed};
+pub use im2col::{col2im, im2col};
 
 use geometry::Geometry;
 

@@ -5,11 +5,11 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod conv3x3;
 mod isa;
 pub mod microkernel;
 pub mod multiversion;
 mod portable;
-pub mod square;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod vnni;
 pub mod window;

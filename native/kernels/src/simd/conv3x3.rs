@@ -9,7 +9,7 @@ use super::Isa;
 /// Geometry of the source and the outputs: tap (i, j) of the output at (y, x) reads the source at (y * step + i + row, x * step +
 /// j + column), which counts as zero outside the plane.
 #[derive(Clone, Copy, Debug)]
-pub struct Square {
+pub struct Conv3x3 {
     /// Height and width of the source.
     pub source: [usize; 2],
     /// Height and width of the output.
@@ -20,7 +20,7 @@ pub struct Square {
     pub step: usize,
 }
 
-impl Square {
+impl Conv3x3 {
     /// # Panics
     /// When a slice does not have the length of its plane, or no kernel supports the step.
     fn check(&self, source: usize, grid: usize) {
@@ -44,31 +44,31 @@ pub struct Finish<T> {
 }
 
 /// The kernels of an element type.
-pub struct SquareKernels<T> {
-    /// `weigh(square, weights, source, finish, out)` computes the outputs of a plane.
-    pub weigh: fn(&Square, &[T; 9], &[T], Option<Finish<T>>, &mut [T]),
-    /// `correlate(square, source, grad, sums)` adds to the sum of each tap its source elements times the gradients of their
+pub struct Conv3x3Kernels<T> {
+    /// `convolve(conv, weights, source, finish, out)` computes the outputs of a plane.
+    pub convolve: fn(&Conv3x3, &[T; 9], &[T], Option<Finish<T>>, &mut [T]),
+    /// `correlate(conv, source, grad, sums)` adds to the sum of each tap its source elements times the gradients of their
     /// outputs.
-    pub correlate: fn(&Square, &[T], &[T], &mut [T; 9]),
+    pub correlate: fn(&Conv3x3, &[T], &[T], &mut [T; 9]),
 }
 
 /// An element type that may have such kernels.
-pub trait SquareElement: Sized + 'static {
+pub trait Conv3x3Element: Sized + 'static {
     /// The kernels, or `None` if the processor lacks the instructions.
-    fn square_kernels() -> Option<&'static SquareKernels<Self>>;
+    fn conv3x3_kernels() -> Option<&'static Conv3x3Kernels<Self>>;
 }
 
-impl SquareElement for f64 {
-    fn square_kernels() -> Option<&'static SquareKernels<f64>> {
+impl Conv3x3Element for f64 {
+    fn conv3x3_kernels() -> Option<&'static Conv3x3Kernels<f64>> {
         None
     }
 }
 
-impl SquareElement for f32 {
-    fn square_kernels() -> Option<&'static SquareKernels<f32>> {
+impl Conv3x3Element for f32 {
+    fn conv3x3_kernels() -> Option<&'static Conv3x3Kernels<f32>> {
         #[cfg(target_arch = "x86_64")]
         if Isa::current() == Isa::Avx512 {
-            return Some(&SquareKernels { weigh: avx512::weigh, correlate: avx512::correlate });
+            return Some(&Conv3x3Kernels { convolve: avx512::convolve, correlate: avx512::correlate });
         }
         None
     }
@@ -76,26 +76,26 @@ impl SquareElement for f32 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{Finish, Square};
+    use super::{Conv3x3, Finish};
     use std::arch::x86_64::*;
 
     const LANES: usize = 16;
 
-    pub(super) fn weigh(
-        square: &Square,
+    pub(super) fn convolve(
+        conv: &Conv3x3,
         weights: &[f32; 9],
         source: &[f32],
         finish: Option<Finish<f32>>,
         out: &mut [f32],
     ) {
-        square.check(source.len(), out.len());
+        conv.check(source.len(), out.len());
         // SAFETY: these kernels are returned only where the processor has AVX-512F.
         unsafe {
-            match (square.step, finish) {
-                (1, None) => weigh_plane::<1>(square, weights, source, out, |sum| sum),
-                (1, Some(finish)) => weigh_plane::<1>(square, weights, source, out, finished(finish)),
-                (_, None) => weigh_plane::<2>(square, weights, source, out, |sum| sum),
-                (_, Some(finish)) => weigh_plane::<2>(square, weights, source, out, finished(finish)),
+            match (conv.step, finish) {
+                (1, None) => convolve_plane::<1>(conv, weights, source, out, |sum| sum),
+                (1, Some(finish)) => convolve_plane::<1>(conv, weights, source, out, finished(finish)),
+                (_, None) => convolve_plane::<2>(conv, weights, source, out, |sum| sum),
+                (_, Some(finish)) => convolve_plane::<2>(conv, weights, source, out, finished(finish)),
             }
         }
     }
@@ -110,13 +110,13 @@ mod avx512 {
         move |sum| _mm512_min_ps(high, _mm512_max_ps(low, _mm512_add_ps(_mm512_mul_ps(sum, scale), bias)))
     }
 
-    pub(super) fn correlate(square: &Square, source: &[f32], grad: &[f32], sums: &mut [f32; 9]) {
-        square.check(source.len(), grad.len());
+    pub(super) fn correlate(conv: &Conv3x3, source: &[f32], grad: &[f32], sums: &mut [f32; 9]) {
+        conv.check(source.len(), grad.len());
         // SAFETY: these kernels are returned only where the processor has AVX-512F.
         unsafe {
-            match square.step {
-                1 => correlate_plane::<1>(square, source, grad, sums),
-                _ => correlate_plane::<2>(square, source, grad, sums),
+            match conv.step {
+                1 => correlate_plane::<1>(conv, source, grad, sums),
+                _ => correlate_plane::<2>(conv, source, grad, sums),
             }
         }
     }
@@ -145,14 +145,14 @@ mod avx512 {
 
     impl<'a, const STEP: usize> Column<'a, STEP> {
         /// The column of the outputs from `first` on.
-        fn new(square: &Square, source: &'a [f32], first: usize) -> Self {
-            let [height, width] = square.source;
-            let start = (first * STEP) as isize + square.origin[1];
+        fn new(conv: &Conv3x3, source: &'a [f32], first: usize) -> Self {
+            let [height, width] = conv.source;
+            let start = (first * STEP) as isize + conv.origin[1];
             let masks = std::array::from_fn(|i| match STEP {
                 1 => inside(start + i as isize, width),
                 _ => inside(start + Self::START[i], width),
             });
-            Column { source, height, width, first: start, row: square.origin[0], masks }
+            Column { source, height, width, first: start, row: conv.origin[0], masks }
         }
 
         /// Where the vectors of a source row start for a step of 2.
@@ -190,20 +190,20 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    fn weigh_plane<const STEP: usize>(
-        square: &Square,
+    fn convolve_plane<const STEP: usize>(
+        conv: &Conv3x3,
         weights: &[f32; 9],
         source: &[f32],
         out: &mut [f32],
         finish: impl Fn(__m512) -> __m512,
     ) {
-        let [height, width] = square.grid;
+        let [height, width] = conv.grid;
         let all = weights.map(|weight| _mm512_set1_ps(weight));
         let [upper, middle, lower] = [0, 3, 6].map(|i| [all[i], all[i + 1], all[i + 2]]);
         let zero = _mm512_setzero_ps();
         for first in (0..width).step_by(LANES) {
             let lanes = inside(first as isize, width);
-            let column = Column::<STEP>::new(square, source, first);
+            let column = Column::<STEP>::new(conv, source, first);
             let mut to = out.as_mut_ptr().wrapping_add(first);
             // Partial sums of the next row of outputs and of the one below it.
             let taps = column.taps(0);
@@ -230,12 +230,12 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    fn correlate_plane<const STEP: usize>(square: &Square, source: &[f32], grad: &[f32], sums: &mut [f32; 9]) {
-        let [height, width] = square.grid;
+    fn correlate_plane<const STEP: usize>(conv: &Conv3x3, source: &[f32], grad: &[f32], sums: &mut [f32; 9]) {
+        let [height, width] = conv.grid;
         let mut totals = [[_mm512_setzero_ps(); 3]; 3];
         for first in (0..width).step_by(LANES) {
             let lanes = inside(first as isize, width);
-            let column = Column::<STEP>::new(square, source, first);
+            let column = Column::<STEP>::new(conv, source, first);
             let mut upper = column.taps(0);
             let mut middle = if STEP == 1 { column.taps(1) } else { upper };
             for y in 0..height {
