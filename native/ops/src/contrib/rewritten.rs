@@ -59,7 +59,7 @@ const fn rewritten(name: &'static str) -> OpDef {
         .unlisted_params()
         .ready_if(|_| {
             Err(Error::Unsupported(
-                "it represents a subgraph, which is its first argument: load the symbol file that contains it, or compose it of that \
+                "it represents a subgraph, which is its first argument: load the symbol file that has it, or compose it of that \
                  graph and its inputs; on arrays, call the operators of the subgraph"
                     .into(),
             ))
