@@ -202,8 +202,8 @@ pub static FILL_ELEMENT_0INDEX: OpDef = OpDef::new("fill_element_0index")
 
 pub static ONEHOT_ENCODE: OpDef = OpDef::new("_onehot_encode")
     .doc(
-        "One-hot rows: element lhs[i] of row i is 1, the others are 0; rows whose index is out of range are all 0. The operator one_hot has \
-         more options.",
+        "One-hot rows: element lhs[i] of row i is 1, the others are 0; rows whose index is out of range are all 0. See one_hot for more \
+         options.",
     )
     .inputs(&[
         array("lhs", "The indices of the ones, of shape (n,)."),

@@ -84,7 +84,7 @@ params! {
 
 pub static ARANGE_LIKE: OpDef = OpDef::new("_contrib_arange_like")
     .aliases(&["_npx_arange_like"])
-    .doc("Equally spaced numbers from `start` on, each repeated `repeat` times, with the type of data and its shape or the length of an axis.")
+    .doc("Equally spaced numbers from `start` on, each repeated `repeat` times, with the type of data and its shape or an axis's length.")
     .inputs(&[arg("data", "An array of which only shape and type are used.")])
     .params::<ArangeLikeParam>()
     .shape(|p, io| {

@@ -19,7 +19,7 @@ use super::{elements, elements_mut};
 use crate::elemwise::family::{Binary, Graph, NUMERIC, lanes};
 use crate::elemwise::formulas::{Div, Equal, Mul};
 use crate::reduce::axes::{Axes, kept, spread, times_spread};
-use crate::reduce::sums::{AnyLane, Plain, products_of_others};
+use crate::reduce::sums::{AllFactors, AnyLane, products_of_others};
 use crate::rules::no_gradient;
 
 /// The operators of this file.
@@ -280,7 +280,7 @@ fn prod_backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Resul
     if out.dtype() == DType::Bool {
         return no_gradient(out);
     }
-    products_of_others::<Plain>(ctx, &ins[1], &axes, out)?;
+    products_of_others::<AllFactors>(ctx, &ins[1], &axes, out)?;
     let (shape, small, g) = (out.shape().to_usize(), kept(out.shape(), &axes), elements(&ins[0])?);
     lanes!(ctx, out.dtype(), Mul, |T, f| times_any(out.slice_mut::<T>()?, &shape, g, &small, f));
     Ok(())

@@ -359,11 +359,11 @@ macro_rules! random_op {
 
 random_op!(UNIFORM: "_npi_uniform" (TWO), UniformParam, Uniform, false, zero, "uniformly distributed from low to high.");
 random_op!(UNIFORM_N: "_npi_uniform_n" (TWO), UniformParam, Uniform, true, zero,
-    "uniformly distributed from low to high, in an array of shape size for each element of the parameters, in front of their axes.");
+    "uniformly distributed from low to high: an array of shape (size..., shape of the parameters...).");
 random_op!(NORMAL: "_npi_normal" (TWO), NormalParam, Normal, false, hidden,
     "normally distributed with mean loc and standard deviation scale.");
 random_op!(NORMAL_N: "_npi_normal_n" (TWO), NormalParam, Normal, true, hidden,
-    "normally distributed with mean loc and standard deviation scale, in an array of shape size for each element of the parameters, in front of their axes.");
+    "normally distributed with mean loc and standard deviation scale: an array of shape (size..., shape of the parameters...).");
 random_op!(GUMBEL: "_npi_gumbel" (TWO), LocScaleParam, Gumbel, false, hidden, "of the Gumbel distribution, loc - scale ln(-ln u).");
 random_op!(LOGISTIC: "_npi_logistic" (TWO), LocScaleParam, Logistic, false, hidden,
     "of the logistic distribution, loc + scale ln(u / (1 - u)).");
