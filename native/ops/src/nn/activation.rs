@@ -25,7 +25,7 @@ params! {
     }
 }
 
-/// An activation function.
+/// Elementwise activation functions.
 pub static ACTIVATION: OpDef = OpDef::new("Activation")
     .aliases(&["_npx_activation"])
     .doc("Applies an activation function to each element: see act_type.")

@@ -120,8 +120,8 @@ impl SymbolicSliceParam {
 /// Slices with symbolic bounds.
 pub static SLICE: OpDef = OpDef::new("_onnx_Slice")
     .doc(
-        "Slices the first input, with bounds that are calculated from the inputs' dimensions. Of all other inputs only the shapes are used. \
-         Source: Slice of ONNX.",
+        "Slices the first input, with bounds that are calculated from the inputs' dimensions. Of all other inputs only the shapes are \
+         used. Source: Slice of ONNX.",
     )
     .variadic("data", "The array, then the arrays whose dimensions the expressions use.", "num_args")
     .params::<SymbolicSliceParam>()
@@ -169,8 +169,8 @@ params! {
 /// Fills a symbolic shape with one value.
 pub static FULL: OpDef = OpDef::new("_onnx_Full")
     .doc(
-        "An array of one repeated value, of a shape that is calculated from the inputs' dimensions. Only the shapes of the inputs are used. \
-         Source: ConstantOfShape of ONNX.",
+        "An array of one repeated value, of a shape that is calculated from the inputs' dimensions. Only the shapes of the inputs are \
+         used. Source: ConstantOfShape of ONNX.",
     )
     .variadic("data", "The arrays whose dimensions are used.", "num_args")
     .params::<SymbolicFullParam>()
@@ -223,13 +223,19 @@ fn range(p: &SymbolicRangeParam, shapes: &[&Shape]) -> Result<Option<(i64, i64, 
     let step_wide = i128::from(step);
     let count = if (distance > 0) == (step > 0) { (distance + step_wide - step_wide.signum()) / step_wide } else { 0 };
     let count = i64::try_from(count).ok().filter(|n| *n < 1 << 36);
-    let too_long =
-        || ferromx_core::error::Error::Value(format!("a range from {start} to {limit} by {step} exceeds the largest array"));
+    let too_long = || {
+        ferromx_core::error::Error::Value(format!(
+            "a range from {start} to {limit} by {step} exceeds the largest array"
+        ))
+    };
     Ok(Some((start, step, count.ok_or_else(too_long)?)))
 }
 
 pub(super) fn has_data(num_inputs: usize) -> Result<()> {
-    ensure!(num_inputs > 0, "no inputs were given: expected the data, then the arrays whose dimensions the expressions use");
+    ensure!(
+        num_inputs > 0,
+        "no inputs were given: expected the data, then the arrays whose dimensions the expressions use"
+    );
     Ok(())
 }
 
