@@ -123,7 +123,7 @@ impl Parser<'_> {
                     named.push((key, self.expression()?));
                 }
                 _ if named.is_empty() => args.push(self.expression()?),
-                _ => return Err(self.c.error("inputs by position stand before those by name")),
+                _ => return Err(self.c.error("positional inputs must precede named ones")),
             }
             if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
                 return Err(self.c.unexpected("',' or ')'"));
@@ -279,7 +279,7 @@ mod tests {
         let e = processes("f.map", "Relu(X)\n  relu(X)").unwrap_err().to_string();
         assert!(e.starts_with("f.map:2: one of <->, -> and <-"), "{e}");
         let e = processes("f.map", "Relu(X) -> relu(X").unwrap_err().to_string();
-        assert!(e.contains("',' or ')' was expected, but the end of the file stands here"), "{e}");
+        assert!(e.contains("',' or ')' was expected, but the end of the file was found"), "{e}");
         assert!(processes("f", &format!("A() -> {}1", "[".repeat(500))).unwrap_err().to_string().contains("deeper"));
     }
 }
