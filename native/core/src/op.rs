@@ -779,7 +779,7 @@ mod tests {
             num_args: i32 = required, where 1..=9;
             /// Along which axis.
             dim: i32 = 1;
-            /// A factor.
+            /// A small constant.
             eps: f64 = (f64::from(1e-3f32));
         }
     }

@@ -30,7 +30,7 @@ pub enum Operand {
 pub struct ChainCall {
     /// Inputs.
     pub ins: Vec<Operand>,
-    /// Outputs and what to do with them.
+    /// Outputs, and how to write each.
     pub outs: Vec<(Operand, Req)>,
 }
 

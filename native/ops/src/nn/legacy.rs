@@ -202,11 +202,11 @@ fn padded(p: &PoolingV1Param, data: &Shape) -> Result<(PoolShape, PoolKind, [(us
     for i in 0..3 {
         // Sums and averages need full windows; the maximum of a clipped window does not.
         let reach = (shape.output[i].max(1) - 1) * shape.stride[i] + shape.kernel[i];
-        let behind = match kind {
+        let after = match kind {
             PoolKind::Max => 0,
             _ => reach.saturating_sub(shape.input[i] + shape.pad[i]),
         };
-        pads[i + 1] = (shape.pad[i], behind.max(shape.pad[i]));
+        pads[i + 1] = (shape.pad[i], after.max(shape.pad[i]));
         input[i] += shape.pad[i] + pads[i + 1].1;
     }
     Ok((PoolShape { input, pad: [0; 3], ..shape }, kind, pads))

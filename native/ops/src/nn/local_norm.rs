@@ -134,7 +134,7 @@ pub static L2_NORMALIZATION: OpDef = OpDef::new("L2Normalization")
     .doc(
         "Divides by the Euclidean norm: out = data / sqrt(sum of squares + eps).\n\n\
          The sum runs, for data of shape (batch, channel, ...), over all axes but the first with mode `instance`, over the \
-         channels with `channel`, and over the axes behind the channels with `spatial`. The output has the shape of the data.",
+         channels with `channel`, and over the axes after the channels with `spatial`. The output has the shape of the data.",
     )
     .inputs(&[arg("data", "The input, of shape (batch, ...), or (batch, channel, ...) for the modes `channel` and `spatial`.")])
     .params::<L2NormalizationParam>()

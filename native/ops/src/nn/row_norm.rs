@@ -197,7 +197,7 @@ pub static INSTANCE_NORM: OpDef = row_norm::<InstanceNormParam>(
 )
 .doc(
     "Normalises each channel of each example: out = (data - mean) / sqrt(var + eps) * gamma + beta, with the mean and the \
-     (biased) variance over the axes behind the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",
+     (biased) variance over the axes after the channels (Ulyanov, Vedaldi and Lempitsky, 2016).",
 )
 .visible(|_| 1)
 .output_names_by(|_| vec!["output".into(), "mean".into(), "var".into()]);

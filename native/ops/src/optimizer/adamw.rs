@@ -156,11 +156,11 @@ fn copy_weights(ins: &[In<'_>], outs: &mut [Out<'_>], stride: usize) -> Result<(
 }
 
 fn full<P: Steps>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    forward::<P>(ctx, ins, outs, |ins, outs, n, numbers| family::steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
+    forward::<P>(ctx, ins, outs, |ins, outs, n, scalars| family::steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
 }
 
 fn mixed<P: Steps>(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
-    forward::<P>(ctx, ins, outs, |ins, outs, n, numbers| family::mixed_steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
+    forward::<P>(ctx, ins, outs, |ins, outs, n, scalars| family::mixed_steps::<AdamW, 8, 3>(ctx, ins, outs, n, scalars))
 }
 
 /// All inputs but the last, `rescale_grad`, share a shape.

@@ -269,8 +269,8 @@ fn norm(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()> {
             let planes = ins[0].slice::<Q>()?.chunks_exact(inner).zip(out.chunks_exact_mut(inner));
             for (i, (x, y)) in planes.enumerate() {
                 let c = i % channels;
-                let factor = if p.fix_gamma { 1.0 } else { gamma[c] } / (f64::from(var[c]) + p.eps).sqrt() as f32;
-                quantize::quantize(x, step * factor / out_step, (beta[c] - mean[c] * factor) / out_step, y);
+                let scale = if p.fix_gamma { 1.0 } else { gamma[c] } / (f64::from(var[c]) + p.eps).sqrt() as f32;
+                quantize::quantize(x, step * scale / out_step, (beta[c] - mean[c] * scale) / out_step, y);
             }
         }, other => return Err(ctx.unsupported(other, BYTES)));
     }

@@ -179,15 +179,15 @@ fn convolve<Q: Element + Byte>(
         output: [dims[2], dims[3]],
     };
     let (pixels, filters, row) = (dims[2] * dims[3], shape.out_channels / shape.groups, patches.row());
-    let picture = patches.channels * patches.input[0] * patches.input[1];
+    let image_len = patches.channels * patches.input[0] * patches.input[1];
     let (data, weights, out) = (ins[0].slice::<Q>()?, ins[1].slice::<i8>()?, out.slice_mut::<i32>()?);
-    if picture == 0 || pixels == 0 {
+    if image_len == 0 || pixels == 0 {
         return Ok(());
     }
     let mut rows = memory::filled(Q::default(), pixels * row);
-    for (i, (picture, out)) in data.chunks_exact(picture).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
+    for (i, (image, out)) in data.chunks_exact(image_len).zip(out.chunks_exact_mut(filters * pixels)).enumerate() {
         let group = i % shape.groups;
-        patches.write(picture, &mut rows);
+        patches.write(image, &mut rows);
         let weights = &weights[group * filters * row..][..filters * row];
         gemm_int8(weights, &rows, row, MatMut::row_major(out, filters, pixels));
         let Some(bias) = bias else { continue };

@@ -143,7 +143,7 @@ fn backward(ctx: &OpCtx<'_>, ins: &[In<'_>], outs: &mut [Out<'_>]) -> Result<()>
         with_order(x, &shape, &order, |x| with_scratch(x.len(), |moved: &mut [T]| {
             row_moments_backward(len, x, mean, heads, moved);
             let (moved_shape, mut back): (Vec<_>, Vec<_>) = order.iter().map(|axis| (shape[*axis], 0)).unzip();
-            order.iter().enumerate().for_each(|(place, axis)| back[*axis] = place);
+            order.iter().enumerate().for_each(|(i, axis)| back[*axis] = i);
             transpose(moved, &moved_shape, &back, dx);
         }));
         Ok(())

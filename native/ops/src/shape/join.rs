@@ -148,16 +148,16 @@ const CONCAT_BACK: Compose = |g: &mut dyn GradGraph, n: &GradNode<'_>| {
     let swap = [("dim1", "0"), ("dim2", dim.as_str())];
     let first = [("axes", "(0,)")];
     let flip = [("axis", "(0,)")];
-    let mut likes = Vec::new();
+    let mut swapped_inputs = Vec::new();
     for x in n.inputs {
-        likes.push(g.apply1("SwapAxis", &[*x], &swap)?);
+        swapped_inputs.push(g.apply1("SwapAxis", &[*x], &swap)?);
     }
     let mut remaining = g.apply1("SwapAxis", &n.ograds[..1], &swap)?;
     let mut grads = Vec::new();
-    for (i, like) in likes.iter().enumerate() {
+    for (i, like) in swapped_inputs.iter().enumerate() {
         let part = g.apply1("slice_like", &[remaining, *like], &first)?;
         grads.push(Some(g.apply1("SwapAxis", &[part], &swap)?));
-        let others = &likes[i + 1..];
+        let others = &swapped_inputs[i + 1..];
         if !others.is_empty() {
             let attrs = [("num_args", &*others.len().to_string()), ("dim", "0")];
             let rest = g.apply1("Concat", others, &attrs)?;

@@ -37,12 +37,12 @@ pub fn embedding_backward(call: &SparseCall<'_>) -> Result<Vec<Array>> {
         rows.push(part[0].0);
         indptr.push(indptr[rows.len() - 1] + part.len() as i64);
     }
-    let places: Vec<i64> = by_row.iter().map(|(_, at)| *at).collect();
+    let columns: Vec<i64> = by_row.iter().map(|(_, at)| *at).collect();
     let out = NDArray::zeros(&with_rows(shape, rows.len()), grad.dtype(), context)?;
     call_once(&[&grad], &[(&out, Req::Write)], |ins, outs| {
         summed!(call, grad.dtype(), T => {
-            let ones = vec![<T as MulAdd>::ONE; places.len()];
-            let m = Csr { indptr: &indptr, indices: &places, data: &ones };
+            let ones = vec![<T as MulAdd>::ONE; columns.len()];
+            let m = Csr { indptr: &indptr, indices: &columns, data: &ones };
             kernels::product(m, ins[0].slice::<T>()?, row_len(shape), outs[0].slice_mut()?, |r| r);
             Ok(())
         })

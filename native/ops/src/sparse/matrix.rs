@@ -113,8 +113,8 @@ pub fn take(call: &SparseCall<'_>) -> Result<Vec<Array>> {
     if indices.shape().dims().len() != 1 || n == 0 || mode == TakeMode::Raise {
         return through_dense(call);
     }
-    let place = |i: i64| if mode == TakeMode::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
-    let rows: Vec<usize> = indices.to_vec_as::<i64>()?.into_iter().map(|i| place(i) as usize).collect();
+    let bounded = |i: i64| if mode == TakeMode::Wrap { i.rem_euclid(n) } else { i.clamp(0, n - 1) };
+    let rows: Vec<usize> = indices.to_vec_as::<i64>()?.into_iter().map(|i| bounded(i) as usize).collect();
     let columns = (0, a.shape().dim(1));
     moved!(a.dtype(), T => {
         let mut builder = Builder::<T>::new();
