@@ -25,17 +25,17 @@ enum DimExpr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DimOp {
     /// The sum.
-    Plus,
+    Add,
     /// The difference.
-    Minus,
+    Sub,
     /// The product.
-    Times,
+    Mul,
     /// The quotient, rounded towards negative infinity.
-    Over,
+    FloorDiv,
     /// The smaller operand.
-    Least,
+    Min,
     /// The larger operand.
-    Most,
+    Max,
 }
 
 /// A leaf of an expression.

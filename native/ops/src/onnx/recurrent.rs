@@ -222,10 +222,10 @@ fn run<T: RnnElement + ferromx_core::dtype::Element>(
     };
     // The kernel needs all outputs, as the last states carry over from step to step; an unwanted one goes to scratch memory.
     let mut scratch: Vec<Vec<T>> =
-        outs.iter().map(|o| vec![T::default(); if o.num_activations() { 0 } else { o.len() }]).collect();
+        outs.iter().map(|o| vec![T::default(); if o.wanted() { 0 } else { o.len() }]).collect();
     let mut slices = Vec::new();
     for (out, scratch) in outs.iter_mut().zip(&mut scratch) {
-        slices.push(if out.num_activations() { out.slice_mut::<T>()? } else { scratch.as_mut_slice() });
+        slices.push(if out.wanted() { out.slice_mut::<T>()? } else { scratch.as_mut_slice() });
     }
     let mut slices = slices.into_iter();
     let mut next = || slices.next().unwrap_or_default();
