@@ -112,7 +112,7 @@ impl Step {
         match &self.work {
             Work::Single(kernel, _) => vec![call(kernel.op, &kernel.node)],
             Work::Chain(kernels, _) => kernels.iter().map(|k| call(k.op, &k.node)).collect(),
-            Work::Foreign(call) => vec![call(&call.title, &call.node)],
+            Work::Foreign(foreign) => vec![call(&foreign.title, &foreign.node)],
         }
     }
 

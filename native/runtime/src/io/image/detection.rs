@@ -220,7 +220,7 @@ impl DetectionAugmenter {
             shift_hls(image, [hue, lightness, saturation]);
         }
         if contrast != 0.0 {
-            image.change(Change::Brightness(1.0 + contrast));
+            image.adjust(Change::Brightness(1.0 + contrast));
         }
     }
 
