@@ -31,11 +31,11 @@ pub(crate) use say;
 /// A model of another framework.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// Whose it is.
+    /// Its framework.
     pub framework: Framework,
-    /// Where it lies.
+    /// Its file, or folder for NNEF.
     pub file: &'a Path,
-    /// Whether tensors may lie in other files of its directory; those of NNEF always do.
+    /// Allow tensors in other files of the directory; NNEF always has them there.
     pub external_data: bool,
 }
 
@@ -56,7 +56,7 @@ impl Source<'_> {
     }
 }
 
-/// Maps a model and reports what is wrong.
+/// Maps a model and reports its problems.
 pub fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
     let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
     let (model, imported) = source.import(&options, &progress)?;
@@ -88,7 +88,7 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
     texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
 }
 
-/// Writes a model in our formats.
+/// Imports a model and writes it as a checkpoint.
 pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
     let options = ImportOptions { shapes: shapes(shape)?, ..ImportOptions::default() };
     let (_, imported) = source.import(&options, &progress)?;
@@ -107,7 +107,7 @@ pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Prog
     describe(&imported)
 }
 
-/// Writes a graph of ours as a model.
+/// Exports a checkpoint as a model.
 pub fn export(
     prefix: &str,
     epoch: u32,
@@ -138,7 +138,7 @@ pub fn export(
     Ok(())
 }
 
-/// Lists a framework's mapping processes, and the rules that they are made of.
+/// Lists a framework's mapping processes and the rules that they call.
 pub fn rules(framework: Framework, one_way: bool) -> Result<()> {
     for p in framework.table()?.processes() {
         let arrow = match p.direction {

@@ -1,17 +1,17 @@
-//! From the words of a mapping file to processes. `docs/onnx-mappings.md` describes the language.
+//! The parser of mapping files. `docs/onnx-mappings.md` describes the language.
 
 use super::ast::{Call, Direction, Expr, Operator, Process};
 use super::lexer::{Cursor, Token};
 use crate::error::Result;
 use crate::ir::{Arity, Value};
 
-/// Expressions inside of expressions.
+/// Deepest nesting of expressions.
 const MAX_DEPTH: usize = 100;
 
 /// The processes of a file.
 ///
 /// # Errors
-/// A text that is no mapping file, with the line.
+/// A syntax error, with its line.
 pub fn processes(file: &str, text: &str) -> Result<Vec<Process>> {
     let mut p = Parser { c: Cursor::new(file, text)?, file, domain: String::new(), depth: 0 };
     let mut out = Vec::new();
@@ -123,7 +123,7 @@ impl Parser<'_> {
                     named.push((key, self.expression()?));
                 }
                 _ if named.is_empty() => args.push(self.expression()?),
-                _ => return Err(self.c.error("inputs by position stand before those by name")),
+                _ => return Err(self.c.error("positional inputs must precede named ones")),
             }
             if !self.c.takes(",") && !matches!(self.c.peek(), Token::Sign(")")) {
                 return Err(self.c.unexpected("',' or ')'"));
@@ -154,7 +154,7 @@ impl Parser<'_> {
         Ok(made)
     }
 
-    /// The operator at the cursor if it binds at least as tightly as `level`.
+    /// The operator at the cursor if its precedence is at least `level`.
     fn operator(&self, level: usize) -> Option<(Operator, usize)> {
         let found = match self.c.peek() {
             Token::Name(n) if n == "or" => (Operator::Or, 0),
@@ -223,7 +223,7 @@ impl Parser<'_> {
         match (self.c.peek().clone(), self.c.peek_at(1)) {
             (Token::Name(_), Token::Sign("(")) => return Ok(Expr::Call(self.call()?)),
             (Token::Name(name), after) => {
-                // A star is a mark where no factor follows.
+                // A star without a right operand marks a variadic input.
                 let star = matches!(after, Token::Sign("*")) && matches!(self.c.peek_at(2), Token::Sign("," | ")"));
                 self.c.take();
                 return Ok(match name.as_str() {
@@ -279,7 +279,7 @@ mod tests {
         let e = processes("f.map", "Relu(X)\n  relu(X)").unwrap_err().to_string();
         assert!(e.starts_with("f.map:2: one of <->, -> and <-"), "{e}");
         let e = processes("f.map", "Relu(X) -> relu(X").unwrap_err().to_string();
-        assert!(e.contains("',' or ')' was expected, but the end of the file stands here"), "{e}");
+        assert!(e.contains("',' or ')' was expected, but the end of the file was found"), "{e}");
         assert!(processes("f", &format!("A() -> {}1", "[".repeat(500))).unwrap_err().to_string().contains("deeper"));
     }
 }

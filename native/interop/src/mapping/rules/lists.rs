@@ -1,4 +1,4 @@
-//! Rules on values that are no tensors: presence, choices, lists of numbers.
+//! Rules for values other than tensors: presence, choices, lists of numbers.
 
 use super::{Rule, int, ints, list, open_ints, text};
 use crate::error::{Error, Result};
@@ -6,38 +6,31 @@ use crate::import::{Scope, is_unknown};
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
-    Rule::new("present", "(value) -> bool", "Whether an input or attribute is there.", |_, a| {
+    Rule::new("present", "(value) -> bool", "True if an input or attribute is present.", |_, a| {
         Ok(Value::Bool(a[0] != Value::None || matches!(a[0], Value::Graph(_))))
     }),
-    Rule::new("absent", "(value) -> bool", "Whether an input or attribute is not there.", |_, a| {
+    Rule::new("absent", "(value) -> bool", "True if an input or attribute is absent.", |_, a| {
         Ok(Value::Bool(a[0] == Value::None))
     }),
-    Rule::new("default_to", "(value, otherwise) -> value", "The value, or another one where it is absent.", |_, a| {
+    Rule::new("default_to", "(value, otherwise) -> value", "The value, or a default if it is absent.", |_, a| {
         Ok(if a[0] == Value::None { a[1].clone() } else { a[0].clone() })
     })
     .reversed(|made, _| Some(made.clone())),
-    Rule::new("flag", "(int) -> bool", "A truth value that is written as 0 or 1.", |_, a| {
-        Ok(Value::Bool(int(a, 0)? != 0))
-    })
-    .reversed(|made, _| made.int().map(Value::Int)),
-    Rule::new("negated_flag", "(int) -> bool", "The opposite of a truth value that is written as 0 or 1.", |_, a| {
+    Rule::new("flag", "(int) -> bool", "A Boolean encoded as 0 or 1.", |_, a| Ok(Value::Bool(int(a, 0)? != 0)))
+        .reversed(|made, _| made.int().map(Value::Int)),
+    Rule::new("negated_flag", "(int) -> bool", "The negation of a Boolean encoded as 0 or 1.", |_, a| {
         Ok(Value::Bool(int(a, 0)? == 0))
     })
     .reversed(|made, _| made.int().map(|i| Value::Int(i64::from(i == 0)))),
-    Rule::new(
-        "lookup",
-        "(value, keys, values) -> value",
-        "The value at the place where the first argument stands among the keys.",
-        lookup,
-    )
-    .reversed(|made, args| {
-        let (Some(Some(Value::List(keys))), Some(Some(Value::List(values)))) = (args.get(1), args.get(2)) else {
-            return None;
-        };
-        values.iter().position(|v| v == made).and_then(|i| keys.get(i)).cloned()
-    }),
+    Rule::new("lookup", "(value, keys, values) -> value", "The value whose key equals the first argument.", lookup)
+        .reversed(|made, args| {
+            let (Some(Some(Value::List(keys))), Some(Some(Value::List(values)))) = (args.get(1), args.get(2)) else {
+                return None;
+            };
+            values.iter().position(|v| v == made).and_then(|i| keys.get(i)).cloned()
+        }),
     Rule::new("length", "(list) -> int", "The number of elements.", |_, a| Ok(Value::Int(list(a, 0)?.len() as i64))),
-    Rule::new("fill", "(value, n) -> list", "A list of n times the value.", |_, a| {
+    Rule::new("fill", "(value, n) -> list", "A list with n copies of the value.", |_, a| {
         let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
         let n = n.ok_or_else(|| Error::value("lists have 0 to 64 elements"))?;
         Ok(Value::List(vec![a[0].clone(); n]))
@@ -53,7 +46,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "element",
         "(list, n) -> value",
-        "One element, counted from 0, or from the end by negative numbers.",
+        "One element, by its index from 0; negative indices count from the end.",
         |_, a| {
             let items = list(a, 0)?;
             let n = int(a, 1)?;
@@ -62,34 +55,29 @@ pub(super) static RULES: &[Rule] = &[
             found.ok_or_else(|| Error::value(format!("there is no element {n} in a list of {}", items.len())))
         },
     ),
-    Rule::new("all_equal", "(list, value) -> bool", "Whether all elements are equal to a value.", |_, a| {
+    Rule::new("all_equal", "(list, value) -> bool", "True if all elements equal a value.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.iter().all(|v| *v == a[1])))
     }),
-    Rule::new("contains", "(list, value) -> bool", "Whether an element is equal to a value.", |_, a| {
+    Rule::new("contains", "(list, value) -> bool", "True if an element equals a value.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.contains(&a[1])))
     }),
-    Rule::new("replaced", "(list, old, new) -> list", "A list with one value in place of another.", |_, a| {
+    Rule::new("replaced", "(list, old, new) -> list", "Replaces one value of a list by another.", |_, a| {
         let item = |v: &Value| if *v == a[1] { a[2].clone() } else { v.clone() };
         Ok(Value::List(list(a, 0)?.iter().map(item).collect()))
     }),
     Rule::new("counting", "(n) -> list", "The integers from 0 to n - 1.", |_, a| {
         Ok((0..int(a, 0)?.clamp(0, 64)).collect::<Vec<_>>().into())
     }),
-    Rule::new("backwards", "(list) -> list", "The elements in the opposite order.", |_, a| {
+    Rule::new("backwards", "(list) -> list", "The elements in reverse order.", |_, a| {
         Ok(Value::List(list(a, 0)?.iter().rev().cloned().collect()))
     })
     .reversed(|made, _| {
         if let Value::List(items) = made { Some(Value::List(items.iter().rev().cloned().collect())) } else { None }
     }),
-    Rule::new(
-        "product",
-        "(list) -> int",
-        "The product of integers, of which some may be unknown dimensions.",
-        |s, a| {
-            let all = s.importer.builder.product(&open_ints(a, 0)?);
-            all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
-        },
-    ),
+    Rule::new("product", "(list) -> int", "The product of integers, which may include unknown dimensions.", |s, a| {
+        let all = s.importer.builder.product(&open_ints(a, 0)?);
+        all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
+    }),
     Rule::new(
         "axis_from_start",
         "(axis, rank) -> int",
@@ -134,9 +122,9 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "split_points",
         "(size, sizes, parts) -> list",
-        "Where the parts of an axis begin: parts of the given sizes, or so many equal ones, of which the last may be smaller.",
+        "The begins of sections of an axis: of given sizes, or a number of equal sections, of which the last may be smaller.",
         |_, a| {
-            // Given sizes need no length of the axis; where it is not known, the last part is what is left.
+            // Given sizes do not need the length of the axis. If that is not known, the last section takes the rest.
             let is_open = a[1] != Value::None && a[0].int().is_some_and(is_unknown);
             let (size, parts) = (if is_open { ints(a, 1)?.iter().sum::<i64>() } else { int(a, 0)? }, int(a, 2)?);
             let sizes = match &a[1] {
@@ -157,14 +145,14 @@ pub(super) static RULES: &[Rule] = &[
             Ok(begins.collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("element_type", "(code) -> text", "The name of an element type that is given by ONNX's code.", |_, a| {
+    Rule::new("element_type", "(code) -> text", "The name of the element type with this ONNX code.", |_, a| {
         Ok(crate::onnx::element_type(int(a, 0)?).ours()?.name().into())
     })
     .reversed(|made, _| match made {
         Value::Text(name) => Some(Value::Int(crate::onnx::code_of(name.parse().ok()?).into())),
         _ => None,
     }),
-    Rule::new("type_code", "(text) -> int", "ONNX's code of an element type of ours.", |_, a| {
+    Rule::new("type_code", "(text) -> int", "The ONNX code of one of our element types.", |_, a| {
         let dtype: ferromx_core::dtype::DType = text(a, 0)?.parse().map_err(Error::Value)?;
         Ok(Value::Int(crate::onnx::code_of(dtype).into()))
     }),
@@ -191,19 +179,19 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "slice_begin",
         "(begin, step) -> list",
-        "Where slices begin, with numbers where nothing is said.",
+        "The begins of slices, with defaults for absent ones.",
         |_, a| {
             let steps = slice_steps(&a[1], list(a, 0)?.len())?;
             let first = |(x, step): (&Value, &i64)| x.int().unwrap_or(if *step > 0 { 0 } else { i64::MAX });
             Ok(list(a, 0)?.iter().zip(&steps).map(first).collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("slice_end", "(end, step) -> list", "Where slices end, with numbers where nothing is said.", |_, a| {
+    Rule::new("slice_end", "(end, step) -> list", "The ends of slices, with defaults for absent ones.", |_, a| {
         let steps = slice_steps(&a[1], list(a, 0)?.len())?;
         let last = |(x, step): (&Value, &i64)| x.int().unwrap_or(if *step > 0 { i64::MAX } else { i64::MIN });
         Ok(list(a, 0)?.iter().zip(&steps).map(last).collect::<Vec<_>>().into())
     }),
-    Rule::new("slice_step", "(step, n) -> list", "The steps of n slices, with 1 where nothing is said.", |_, a| {
+    Rule::new("slice_step", "(step, n) -> list", "The steps of n slices; 1 if absent.", |_, a| {
         Ok(slice_steps(&a[0], int(a, 1)?.clamp(0, 64) as usize)?.into())
     }),
     Rule::new(
@@ -221,7 +209,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "split_sizes",
         "(begins, sections, size) -> list",
-        "The sizes of parts from where they begin, or of so many equal ones.",
+        "The sizes of sections, from their begins or for a number of equal sections.",
         |_, a| {
             let (sections, size) = (int(a, 1)?, int(a, 2)?);
             if sections > 0 {
@@ -232,17 +220,17 @@ pub(super) static RULES: &[Rule] = &[
             Ok(begins.iter().zip(ends).map(|(b, e)| e - b).collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("minus", "(list, list) -> list", "The differences of integers in the same places.", |_, a| {
+    Rule::new("minus", "(list, list) -> list", "The elementwise differences of two lists of integers.", |_, a| {
         let (x, y) = (ints(a, 0)?, ints(a, 1)?);
         Ok(x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<_>>().into())
     }),
-    Rule::new("any_negative", "(list) -> bool", "Whether a number is below 0.", |_, a| {
+    Rule::new("any_negative", "(list) -> bool", "True if a number is negative.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.iter().any(|v| v.number().is_some_and(|x| x < 0.0))))
     }),
     Rule::new(
         "less_at_end",
         "(pads, list) -> list",
-        "Padding of which the second half is smaller by the numbers of a list.",
+        "Subtracts the numbers of a list from the padding at the ends.",
         |_, a| {
             let (mut pads, less) = (ints(a, 0)?, ints(a, 1)?);
             let half = pads.len() / 2;
@@ -253,27 +241,30 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "moved_axes",
         "(rank, source, destination) -> list",
-        "The permutation that moves axes to other places.",
+        "The permutation that moves axes to other positions.",
         |_, a| {
             let rank = int(a, 0)?;
-            let place = |x: i64| if x < 0 { x + rank } else { x };
+            let from_start = |x: i64| if x < 0 { x + rank } else { x };
             let (source, destination) = (ints(a, 1)?, ints(a, 2)?);
-            let mut order: Vec<i64> = (0..rank).filter(|x| !source.iter().any(|s| place(*s) == *x)).collect();
+            let mut order: Vec<i64> = (0..rank).filter(|x| !source.iter().any(|s| from_start(*s) == *x)).collect();
             let mut moves: Vec<(i64, i64)> =
-                destination.iter().map(|d| place(*d)).zip(source.iter().map(|s| place(*s))).collect();
+                destination.iter().map(|d| from_start(*d)).zip(source.iter().map(|s| from_start(*s))).collect();
             moves.sort_unstable();
             for (to, from) in moves {
                 let at = usize::try_from(to).ok().filter(|at| *at <= order.len());
-                order.insert(at.ok_or_else(|| Error::value(format!("there is no place {to} among {rank}")))?, from);
+                order.insert(
+                    at.ok_or_else(|| Error::value(format!("destination axis {to} is out of range for {rank} axes")))?,
+                    from,
+                );
             }
             Ok(order.into())
         },
     ),
     Rule::new("swapped_axes", "(rank, a, b) -> list", "The permutation that swaps two axes.", |_, a| {
         let rank = int(a, 0)?;
-        let place = |x: i64| usize::try_from(if x < 0 { x + rank } else { x }).ok().filter(|x| *x < rank as usize);
+        let axis = |x: i64| usize::try_from(if x < 0 { x + rank } else { x }).ok().filter(|x| *x < rank as usize);
         let mut order: Vec<i64> = (0..rank).collect();
-        match (place(int(a, 1)?), place(int(a, 2)?)) {
+        match (axis(int(a, 1)?), axis(int(a, 2)?)) {
             (Some(x), Some(y)) => order.swap(x, y),
             _ => return Err(Error::value(format!("there are no such axes among {rank}"))),
         }
