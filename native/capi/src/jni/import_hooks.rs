@@ -1,5 +1,5 @@
-//! Hooks of imports that are written in Scala or Java. `ImportBridge`, `RawNode` and `RawMade` of `ImportBridge.scala` are what is
-//! called and what crosses.
+//! Hooks of imports and exports that are written in Scala or Java. `ImportBridge` or `ExportBridge` is what is called, `RawNode` and
+//! `RawMade` of `ImportBridge.scala` are what crosses.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::symbol::new_shapes;
 use super::{JniError, Result, longs, new_ints, new_longs, new_strings, string, strings};
 use crate::handle::{self, insert_symbol, insert_tensor, tensor};
 
-/// An `ImportBridge`.
+/// An `ImportBridge` or an `ExportBridge`.
 pub(super) struct JvmHooks(Object);
 
 impl JvmHooks {

@@ -6,6 +6,7 @@
 
 mod bodies;
 mod builder;
+mod check;
 mod dimensions;
 mod doubt;
 mod eval;
@@ -24,11 +25,13 @@ use indexmap::IndexMap;
 
 pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
+pub use check::check;
 pub use dimensions::{Dims, is_unknown};
 use doubt::Doubts;
 use eval::Surroundings;
 pub use eval::{Names, Scope};
 use hooks::Hooked;
+pub(crate) use hooks::located;
 pub use hooks::{HookNode, HookTensor, Hooks, Made, Prepared, copied};
 pub(crate) use order::free_names;
 
@@ -36,7 +39,7 @@ use crate::error::{Error, Problem, Result};
 use crate::export::Sink;
 use crate::framework::Framework;
 use crate::ir::{Dim, Graph, Model, Node, OpDescriptor, Value, ValueInfo};
-use crate::mapping::{Schema, Table};
+use crate::mapping::{Mappings, Schema, Table};
 
 /// What an import may be told.
 #[derive(Clone, Default)]
@@ -47,6 +50,8 @@ pub struct ImportOptions {
     pub values: HashMap<String, NDArray>,
     /// What the program does about nodes in place of the table.
     pub hooks: Option<Arc<dyn Hooks>>,
+    /// Operators, rules and processes that the program adds to the table.
+    pub mappings: Option<Arc<Mappings>>,
 }
 
 /// A model as a graph of ours.
@@ -68,8 +73,8 @@ pub struct Importer<'t> {
     /// The graph that is built.
     pub builder: Builder,
     framework: Framework,
-    table: &'t Table,
-    schema: &'t Schema,
+    pub(crate) table: &'t Table,
+    pub(crate) schema: &'t Schema,
     opsets: IndexMap<String, i64>,
     /// Values by name, those of inner graphs last.
     scopes: Vec<HashMap<String, Value>>,
@@ -87,8 +92,16 @@ const MEND: &str = "map it by a hook, or make the model without it";
 const MAX_DEPTH: usize = 24;
 
 impl<'t> Importer<'t> {
-    pub(crate) fn new(framework: Framework, opsets: IndexMap<String, i64>, executing: bool) -> Result<Importer<'t>> {
-        let (table, schema) = (framework.table()?, framework.schema()?);
+    pub(crate) fn new(
+        framework: Framework,
+        mappings: Option<&'t Mappings>,
+        opsets: IndexMap<String, i64>,
+        executing: bool,
+    ) -> Result<Importer<'t>> {
+        let (table, schema) = match mappings {
+            Some(added) => (&added.table, &added.schema),
+            None => (framework.table()?, framework.schema()?),
+        };
         for (domain, version) in &opsets {
             if let Some(newest) = schema.newest(domain)
                 && *version > newest
@@ -329,7 +342,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
 }
 
 /// Checks a node against the descriptor of its operator; an error says everything that is wrong.
-fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
+pub(crate) fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
     use crate::ir::Arity;
     let mut wrong = Vec::new();
     let variadic = descriptor.inputs.last().is_some_and(|a| a.arity == Arity::Many);
@@ -474,9 +487,9 @@ pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<ND
     values.into_iter().map(|v| value(v).ok_or_else(|| Error::format("an output has no value"))).collect()
 }
 
-fn run<'t>(model: &Model, options: &ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
+fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result<(Importer<'t>, Vec<Value>)> {
     let numpy = NumpyShapes::set();
-    let mut importer = Importer::new(model.framework, model.opsets.clone(), executing)?;
+    let mut importer = Importer::new(model.framework, options.mappings.as_deref(), model.opsets.clone(), executing)?;
     importer.hooked = Hooked::new(options.hooks.clone());
     importer.problems.clone_from(&model.problems);
     let inputs = bring_in(&mut importer, model, options)?;

@@ -25,6 +25,9 @@ pub fn dim_name_key(axis: usize) -> String {
 /// The attribute of a variable that keeps its index among the inputs of the model that it comes from.
 pub const INPUT_INDEX: &str = "__input_index__";
 
+/// The operator whose nodes are user-defined operators; `op_type` is their name.
+pub const USER_OPERATOR: &str = "Custom";
+
 /// A symbol in the neutral form, without the graphs inside of its operators. Its inputs are all its variables; parameters get their values
 /// from elsewhere.
 ///
@@ -48,6 +51,9 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
             let value = written.get(&a.name).map_or_else(|| a.default.clone(), |text| typed(text, a.kind));
             (a.name.clone(), value)
         });
+        // A user-defined operator has attributes of its own.
+        let own = written.iter().filter(|(key, _)| op.def.name == USER_OPERATOR && *key != "op_type" && !key.starts_with("__"));
+        let attributes = attributes.chain(own.map(|(key, text)| (key.clone(), Value::Text(text.clone()))));
         graph.nodes.push(Node {
             name: node.name.clone(),
             domain: String::new(),

@@ -1,6 +1,6 @@
 //! From the text of a graph to its statements.
 
-use crate::error::Result;
+use crate::error::{Position, Result};
 use crate::ir::Value;
 use crate::mapping::lexer::{Cursor, Token};
 
@@ -30,7 +30,7 @@ pub struct Statement {
     /// The arguments, with names where they have some.
     pub arguments: Vec<(Option<String>, Argument)>,
     /// Where it stands.
-    pub line: usize,
+    pub position: Position,
 }
 
 /// A graph as it is written.
@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 
     fn statement(&mut self) -> Result<Statement> {
-        let line = self.c.line();
+        let position = self.c.position();
         let results = if self.c.takes("(") {
             self.names(")")?
         } else if self.c.takes("[") {
@@ -147,7 +147,7 @@ impl Parser<'_> {
             }
         }
         self.c.expect(";")?;
-        Ok(Statement { results, op, element, arguments, line })
+        Ok(Statement { results, op, element, arguments, position })
     }
 
     fn argument(&mut self, depth: usize) -> Result<Argument> {
