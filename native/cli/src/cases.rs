@@ -1,4 +1,4 @@
-//! `onnx run`: models with inputs, one a folder.
+//! `onnx run`: runs the model of each folder on its recorded inputs.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,12 +15,12 @@ use crate::models::say;
 use crate::npy;
 use crate::progress::Progress;
 
-/// How cases are run.
+/// Options of `onnx run`.
 pub struct Options {
-    /// Whether what was imported is exported again.
+    /// Export each imported model again.
     pub export: bool,
-    /// Whether dimensions stay open in the import, instead of being those of the inputs.
-    pub open: bool,
+    /// Import with dynamic dimensions instead of the shapes of the inputs.
+    pub dynamic: bool,
 }
 
 /// Runs all cases of a folder.
@@ -51,7 +51,7 @@ pub fn run(dir: &Path, options: &Options, progress: Progress) -> Result<()> {
     Ok(())
 }
 
-/// Removes what an earlier run left, so that nobody takes it for a result of this one.
+/// Removes the results of an earlier run, so that they are not mistaken for those of this one.
 fn remove_results(case: &Path) -> Result<()> {
     let mut old = vec![case.join("error.txt"), case.join("exported.onnx"), case.join("export_error.txt")];
     old.extend((0..).map(|i| case.join(format!("output_{i}.npy"))).take_while(|p| p.exists()));
@@ -66,7 +66,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
     let mut inputs = HashMap::new();
     for (i, info) in model.graph.inputs.iter().enumerate() {
         let mut array = npy::read(&case.join(format!("input_{i}.npy")))?;
-        // NumPy has no bfloat16: such inputs come as float32.
+        // NumPy has no bfloat16, so such inputs are stored as float32.
         if let Some(element) = &info.element {
             let wanted = element.ours()?;
             if wanted == ferromx_core::dtype::DType::BF16 && array.dtype() == ferromx_core::dtype::DType::F32 {
@@ -78,7 +78,7 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
         inputs.insert(info.name.clone(), array);
     }
     let given: Vec<(String, NDArray)> = inputs.iter().map(|(n, a)| (n.clone(), a.clone())).collect();
-    let (outputs, how) = match options.open {
+    let (outputs, how) = match options.dynamic {
         true => {
             let imported = import::import(&model, &ImportOptions::default())?;
             (run::bind_and_run(&imported, &inputs)?, Run::Graph(Box::new(imported)))
@@ -90,13 +90,13 @@ fn run_case(case: &Path, options: &Options) -> Result<()> {
     }
     let exported = match how {
         _ if !options.export => Ok(()),
-        Run::Graph(imported) if options.open => export_case(case, &model, &imported, &[]),
+        Run::Graph(imported) if options.dynamic => export_case(case, &model, &imported, &[]),
         Run::Graph(imported) => export_case(case, &model, &imported, &given),
         Run::Executed => Err(Error::unsupported(
             "the model was executed node by node, since its shapes depend on data: there is no graph that could be exported",
         )),
     };
-    // The model ran, so this is no error of the case.
+    // The model itself ran, so a failed export does not fail the case.
     match exported {
         Ok(()) => Ok(()),
         Err(e) => write_text(&case.join("export_error.txt"), &format!("{e}\n")),
@@ -107,7 +107,7 @@ fn write_text(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::write(path, text).map_err(|e| ferromx_core::error::Error::io(path.display(), &e))?)
 }
 
-/// Exports what was imported, for inputs of the shapes that were given, or of those that the model declares.
+/// Exports the imported model for the shapes of the given inputs, or the declared shapes without inputs.
 fn export_case(case: &Path, model: &Model, imported: &Imported, inputs: &[(String, NDArray)]) -> Result<()> {
     let params = imported.args.iter().chain(&imported.aux).map(|(n, a)| (n.clone(), a.clone())).collect();
     let options = ExportOptions {

@@ -1,4 +1,4 @@
-//! What is in a file.
+//! `inspect`: prints the content of a file.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use ferromx_runtime::symbol::Symbol;
 
 use crate::models::say;
 
-/// Shows what is in a file, by the kind that its name says.
+/// Prints the content of a file; its extension determines the format.
 pub fn inspect(file: &Path) -> Result<()> {
     let name = file.display().to_string();
     match file.extension().and_then(|e| e.to_str()) {

@@ -1,4 +1,4 @@
-//! `ferromx`: models of other frameworks in and out, and a look into files.
+//! `ferromx`: imports, exports and runs models of other frameworks, and prints the content of files.
 
 mod cases;
 mod inspect;
@@ -16,17 +16,17 @@ use ferromx_interop::framework::Framework;
 use models::{Export, Source};
 use progress::Progress;
 
-/// What the exit codes mean.
+/// Help text on exit codes.
 const EXIT_CODES: &str = "Exit codes:
   0  done; also of `onnx run`, which writes what goes wrong with a model into its folder
   1  a model cannot be mapped, or a file cannot be read or written: the reason is on standard error
   2  the command line is wrong";
 
-/// Models of other frameworks in and out of FerroMX, and a look into files.
+/// Imports, exports and runs models of other frameworks, and prints the content of files.
 #[derive(Parser)]
 #[command(name = "ferromx", version, about, after_help = EXIT_CODES)]
 struct Args {
-    /// Shows how far the work is on standard error, also where that is no terminal.
+    /// Shows progress on standard error even if it is not a terminal.
     #[arg(long, global = true)]
     progress: bool,
     #[command(subcommand)]
@@ -41,7 +41,7 @@ enum Command {
     /// NNEF models.
     #[command(subcommand)]
     Nnef(Nnef),
-    /// Shows what is in a file: a .params file, a -symbol.json graph or an ONNX model.
+    /// Prints the content of a .params file, a -symbol.json graph or an ONNX model.
     Inspect {
         /// The file.
         file: PathBuf,
@@ -50,11 +50,11 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Onnx {
-    /// Lists everything in a model that cannot be mapped; exit code 1 if there is something.
+    /// Lists all parts of a model that cannot be mapped; exit code 1 if there are any.
     Check {
         /// The model.
         file: PathBuf,
-        /// Fixes the shape of an input: NAME=2,3,224,224; may be given several times. -1 leaves a dimension open.
+        /// Fixes the shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
         shape: Vec<String>,
         /// Reads tensors from other files in the model's directory.
@@ -68,9 +68,9 @@ enum Onnx {
     Import {
         /// The model.
         file: PathBuf,
-        /// Where the files go.
+        /// Prefix of the written files.
         prefix: String,
-        /// Fixes the shape of an input: NAME=2,3,224,224; may be given several times. -1 leaves a dimension open.
+        /// Fixes the shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
         shape: Vec<String>,
         /// Reads tensors from other files in the model's directory.
@@ -82,16 +82,16 @@ enum Onnx {
     },
     /// Writes PREFIX-symbol.json with PREFIX-EPOCH.params as a model.
     Export {
-        /// Where the files lie.
+        /// Prefix of the files.
         prefix: String,
-        /// The number of the parameter file.
+        /// Epoch in the name of the parameter file.
         epoch: u32,
         /// The model.
         file: PathBuf,
-        /// The version of the operator set.
+        /// Version of the operator set.
         #[arg(long)]
         opset: Option<i64>,
-        /// The shape of an input: NAME=2,3,224,224; may be given several times. -1 leaves a dimension open.
+        /// The shape of an input: NAME=2,3,224,224; may be repeated. -1 is a dynamic dimension.
         #[arg(long, value_name = "NAME=DIMS")]
         shape: Vec<String>,
         /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
@@ -100,21 +100,21 @@ enum Onnx {
     },
     /// Lists the mapping processes and rules.
     Rules {
-        /// Only those that work in one direction.
+        /// Only processes for one direction.
         #[arg(long)]
         one_way: bool,
         /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
         #[arg(long, value_name = "FILE")]
         mappings: Vec<PathBuf>,
     },
-    /// Runs the model of every folder in DIR: model.onnx on input_0.npy, input_1.npy, ... gives output_0.npy, ... or error.txt.
+    /// Runs model.onnx in every folder of DIR on input_0.npy, input_1.npy, ... and writes output_0.npy, ... or error.txt.
     Run {
-        /// The folder of folders.
+        /// Folder with a folder for each model.
         dir: PathBuf,
-        /// Also writes exported.onnx, the export of what was imported, or export_error.txt.
+        /// Also exports each imported model to exported.onnx, or writes export_error.txt.
         #[arg(long)]
         export: bool,
-        /// Imports models as they come, with their dimensions open, and binds them for the inputs.
+        /// Imports models with dynamic dimensions and binds them for the shapes of the inputs.
         #[arg(long)]
         open: bool,
     },
@@ -122,7 +122,7 @@ enum Onnx {
 
 #[derive(Subcommand)]
 enum Nnef {
-    /// Lists everything in a model that cannot be mapped; exit code 1 if there is something.
+    /// Lists all parts of a model that cannot be mapped; exit code 1 if there are any.
     Check {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,
@@ -134,7 +134,7 @@ enum Nnef {
     Import {
         /// The folder of the model, or its file graph.nnef.
         model: PathBuf,
-        /// Where the files go.
+        /// Prefix of the written files.
         prefix: String,
         /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
         #[arg(long, value_name = "FILE")]
@@ -142,7 +142,7 @@ enum Nnef {
     },
     /// Lists the mapping processes and rules.
     Rules {
-        /// Only those that work in one direction.
+        /// Only processes for one direction.
         #[arg(long)]
         one_way: bool,
         /// Adds operators, rules and processes from a mapping file to the built-in ones; may be given several times.
@@ -161,7 +161,7 @@ fn onnx(command: Onnx, progress: Progress) -> ferromx_interop::Result<()> {
             models::import(source(&file, external_data, &mappings), &prefix, &shape, progress)
         }
         Onnx::Rules { one_way, mappings } => models::rules(Framework::Onnx, one_way, &mappings),
-        Onnx::Run { dir, export, open } => cases::run(&dir, &Options { export, open }, progress),
+        Onnx::Run { dir, export, open } => cases::run(&dir, &Options { export, dynamic: open }, progress),
         Onnx::Export { prefix, epoch, file, opset, shape, mappings } => {
             models::export(&prefix, epoch, &file, &Export { opset, shape: &shape, mappings: &mappings }, progress)
         }
@@ -188,7 +188,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            // Nobody may be reading any more; there is nothing to do about that.
+            // Standard error may be closed; there is nowhere else to report to.
             let _ = writeln!(std::io::stderr(), "ferromx: {e}");
             ExitCode::FAILURE
         }

@@ -33,11 +33,11 @@ pub(crate) use say;
 /// A model of another framework.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
-    /// Whose it is.
+    /// Its framework.
     pub framework: Framework,
-    /// Where it lies.
+    /// Its file, or folder for NNEF.
     pub file: &'a Path,
-    /// Whether tensors may lie in other files of its directory; those of NNEF always do.
+    /// Allow tensors in other files of the directory; NNEF always has them there.
     pub external_data: bool,
     /// Mapping files besides the built-in ones.
     pub mappings: &'a [PathBuf],
@@ -62,7 +62,7 @@ impl Source<'_> {
     }
 }
 
-/// Maps a model and reports what is wrong.
+/// Maps a model and reports its problems.
 pub fn check(source: Source<'_>, shape: &[String], progress: Progress) -> Result<()> {
     let (model, options) = source.prepare(shape, &progress)?;
     let imported = import::check(&model, &options)?;
@@ -105,7 +105,7 @@ fn shapes(texts: &[String]) -> Result<HashMap<String, Vec<i64>>> {
     texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
 }
 
-/// Writes a model in our formats.
+/// Imports a model and writes it as a checkpoint.
 pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Progress) -> Result<()> {
     let (model, options) = source.prepare(shape, &progress)?;
     let imported = import::import(&model, &options)?;
@@ -124,7 +124,7 @@ pub fn import(source: Source<'_>, prefix: &str, shape: &[String], progress: Prog
     describe(&imported)
 }
 
-/// How a graph of ours is written.
+/// Options of an export.
 pub struct Export<'a> {
     /// The version of the operator set.
     pub opset: Option<i64>,
@@ -134,7 +134,7 @@ pub struct Export<'a> {
     pub mappings: &'a [PathBuf],
 }
 
-/// Writes a graph of ours as a model.
+/// Exports a checkpoint as a model.
 pub fn export(
     prefix: &str,
     epoch: u32,
@@ -165,7 +165,7 @@ pub fn export(
     Ok(())
 }
 
-/// Lists a framework's mapping processes, and the rules that they are made of.
+/// Lists a framework's mapping processes and the rules that they call.
 pub fn rules(framework: Framework, one_way: bool, files: &[PathBuf]) -> Result<()> {
     let added = mappings(framework, files)?;
     let table = match &added {

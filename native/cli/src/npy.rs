@@ -5,14 +5,14 @@ use std::path::Path;
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::file_format::write_whole;
+use ferromx_core::file_format::write_atomically;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Types by their descriptions in the header.
+/// Element types by their descriptions in the header.
 const TYPES: [(&str, DType); 9] = [
     ("<f4", DType::F32),
     ("<f8", DType::F64),
@@ -28,7 +28,7 @@ const TYPES: [(&str, DType); 9] = [
 /// Reads an array.
 ///
 /// # Errors
-/// The system refuses; the file is no `.npy` file, or one of a type or order that arrays do not have.
+/// The file cannot be read, is not a `.npy` file, or has an unsupported type or memory order.
 pub fn read(path: &Path) -> Result<NDArray> {
     let bytes = std::fs::read(path).map_err(|e| Error::io(path.display(), &e))?;
     parse(&bytes).map_err(|e| Error::Format(format!("{}: {e}", path.display())))
@@ -73,7 +73,7 @@ fn parse(bytes: &[u8]) -> Result<NDArray> {
 /// Writes an array. NumPy has no bfloat16, so such arrays are written as float32.
 ///
 /// # Errors
-/// The system refuses.
+/// The file cannot be written.
 pub fn write(path: &Path, array: &NDArray) -> Result<()> {
     if array.dtype() == DType::BF16 {
         let wide = NDArray::empty(array.shape(), DType::F32, Context::default())?;
@@ -84,11 +84,11 @@ pub fn write(path: &Path, array: &NDArray) -> Result<()> {
     let dims: String = array.shape().dims().iter().map(|d| format!("{d}, ")).collect();
     let dims = if array.shape().dims().len() == 1 { dims.trim_end() } else { dims.trim_end_matches(", ") };
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({dims}), }}");
-    // The elements begin at a multiple of 64 bytes.
+    // The format aligns the elements to 64 bytes.
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
-    write_whole(&path.display().to_string(), |file| {
+    write_atomically(&path.display().to_string(), |file| {
         file.write_all(MAGIC)?;
         file.write_all(&[1, 0])?;
         file.write_all(&(header.len() as u16).to_le_bytes())?;

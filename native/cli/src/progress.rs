@@ -1,38 +1,38 @@
-//! How far long work is, on standard error: on a terminal, or where it is asked for.
+//! Progress messages on standard error, if it is a terminal or on request.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-/// Reports of a command.
+/// Progress messages of a command.
 pub struct Progress {
-    /// Whether reports are shown at all.
+    /// True if messages are printed.
     shown: bool,
-    /// Whether a report takes the place of the one before.
-    in_place: bool,
+    /// True if a message overwrites the previous one.
+    overwrites: bool,
     started: Instant,
 }
 
 impl Progress {
-    /// Reports if standard error is a terminal, and also where it is none if they are wanted.
+    /// Prints messages if standard error is a terminal or if they are wanted.
     pub fn new(wanted: bool) -> Progress {
         let terminal = io::stderr().is_terminal();
-        Progress { shown: wanted || terminal, in_place: terminal, started: Instant::now() }
+        Progress { shown: wanted || terminal, overwrites: terminal, started: Instant::now() }
     }
 
-    /// What is being done now.
+    /// Reports the current step.
     pub fn step(&self, what: &str) {
         if !self.shown {
             return;
         }
         let seconds = self.started.elapsed().as_secs_f64();
-        // Nobody may be reading any more; there is nothing to do about that.
-        let _ = match self.in_place {
+        // Progress is optional, so a closed stream is not an error.
+        let _ = match self.overwrites {
             true => write!(io::stderr(), "\r\x1b[K[{seconds:6.1} s] {what}"),
             false => writeln!(io::stderr(), "[{seconds:6.1} s] {what}"),
         };
     }
 
-    /// What is being done now, as one of several.
+    /// Reports the current step of several.
     pub fn step_of(&self, number: usize, all: usize, what: &str) {
         if self.shown {
             self.step(&format!("{number} of {all}: {what}"));
@@ -41,9 +41,9 @@ impl Progress {
 }
 
 impl Drop for Progress {
-    /// Leaves nothing on a terminal.
+    /// Clears the message from a terminal.
     fn drop(&mut self) {
-        if self.in_place && self.shown {
+        if self.overwrites && self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

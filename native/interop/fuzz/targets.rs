@@ -1,4 +1,4 @@
-//! What is done with bytes of any kind. The fuzz targets and the test `corpus` of ferromx-interop both come in here.
+//! The code under fuzzing, shared by the fuzz targets and the test `corpus` of ferromx-interop.
 #![allow(dead_code, reason = "each fuzz target uses one of these")]
 
 use std::io::Write;

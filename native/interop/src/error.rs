@@ -1,24 +1,24 @@
-//! What can go wrong between frameworks.
+//! Errors of reading, mapping and writing models.
 
 use std::fmt;
 
 /// Result of the functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One thing that is wrong with a model, and where.
+/// One problem of a model, and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The node, as [`crate::ir::Node::label`] gives it, or another place such as `input 'x'`.
-    pub place: String,
-    /// What is wrong there and what to do about it.
+    /// The node, as [`crate::ir::Node::label`] gives it, or another part of the model such as `input 'x'`.
+    pub location: String,
+    /// What is wrong and what to do about it.
     pub message: String,
-    /// Whether the values of inputs would help: the graph depends on them, and was mapped without.
+    /// True if mapping with the values of inputs could succeed.
     pub needs_value: bool,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
@@ -40,19 +40,19 @@ impl fmt::Display for Position {
 /// An error of reading, mapping or writing a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// The file is not what it should be.
+    /// The file is malformed.
     #[error("{0}")]
     Format(String),
-    /// Something that cannot be represented here.
+    /// A feature that FerroMX does not have.
     #[error("{0}")]
     Unsupported(String),
-    /// A mapping rule was given what it does not take.
+    /// An argument that a mapping rule does not accept.
     #[error("{0}")]
     Value(String),
-    /// A graph cannot be made without the value of a tensor that only running the model gives.
+    /// Mapping needs the value of a tensor that is known only when the model runs.
     #[error("{0}")]
     NeedsValue(String),
-    /// A text is wrong: a mapping file, descriptors of operators, a graph of NNEF.
+    /// A syntax error in a mapping file, a descriptor file or an NNEF graph.
     #[error("{file}:{position}: {message}")]
     Mapping {
         /// The file.
@@ -62,7 +62,7 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
-    /// Everything that is wrong with a model.
+    /// All problems of a model.
     #[error("{}", list(.0))]
     Model(Vec<Problem>),
     /// An error of the engine.
@@ -92,7 +92,7 @@ impl Error {
         Error::Value(message.into())
     }
 
-    /// Whether nothing is wrong with the model but that values of its inputs are needed to map it.
+    /// True if the model could be mapped with the values of its inputs.
     pub fn needs_values(&self) -> bool {
         match self {
             Error::NeedsValue(_) => true,
@@ -101,21 +101,21 @@ impl Error {
         }
     }
 
-    /// Whether code of the program that asked for the import failed, rather than something of the model.
+    /// True if a hook of the importing program failed, rather than the import.
     pub fn is_foreign(&self) -> bool {
         matches!(self, Error::Engine(e) if e.cause().is_some())
     }
 
-    /// The error as a problem of a place.
-    pub fn at(self, place: impl Into<String>) -> Vec<Problem> {
-        let place = place.into();
+    /// The error as problems at a location.
+    pub fn at(self, location: impl Into<String>) -> Vec<Problem> {
+        let location = location.into();
         match self {
             Error::Model(inner) => {
-                inner.into_iter().map(|p| Problem { place: format!("{place} / {}", p.place), ..p }).collect()
+                inner.into_iter().map(|p| Problem { location: format!("{location} / {}", p.location), ..p }).collect()
             }
             other => {
                 let needs_value = matches!(other, Error::NeedsValue(_));
-                vec![Problem { place, message: other.to_string(), needs_value }]
+                vec![Problem { location, message: other.to_string(), needs_value }]
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Data of tensors that lies in files beside the model. Off by default: a model then cannot make anything read another file.
+//! Tensor data in files beside the model. Off by default, so that a model cannot cause other files to be read.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use crate::error::{Error, Result};
 use crate::map;
 use crate::onnx::proto::StringStringEntryProto;
 
-/// Where data outside of a model may lie.
+/// Where external tensor data may be read from.
 #[derive(Default)]
 pub struct External {
     directory: Option<PathBuf>,
-    /// Files that are mapped already.
-    open: Mutex<Vec<(PathBuf, Bytes)>>,
-    /// Files that could not be read: each is reported once, however many tensors lie in it.
+    /// Files that are already mapped.
+    mapped: Mutex<Vec<(PathBuf, Bytes)>>,
+    /// Files that could not be read, each of which is reported once.
     failed: Mutex<HashSet<String>>,
 }
 
 impl External {
-    /// Data outside of the model is refused.
+    /// Rejects external data.
     pub fn refused() -> External {
         External::default()
     }
 
-    /// Data may lie in files in this directory and below it, links resolved.
+    /// Allows files in this directory and below it, symbolic links resolved.
     ///
     /// # Errors
     /// There is no such directory.
@@ -38,7 +38,7 @@ impl External {
     /// The bytes that a tensor's entries point to; `expected` is how many it needs.
     ///
     /// # Errors
-    /// External data is refused, lies outside of the directory, or is not as long as it should be.
+    /// External data is not allowed, lies outside of the directory, or has the wrong length.
     pub fn data(&self, entries: &[StringStringEntryProto], expected: usize) -> Result<Bytes> {
         let entry = |key: &str| entries.iter().find(|e| e.key == key).map(|e| e.value.as_str());
         let location = entry("location").ok_or_else(|| Error::format("external data has no location"))?;
@@ -73,10 +73,10 @@ impl External {
         failed.insert(location.to_string())
     }
 
-    /// The content of a file, by its place in the directory.
+    /// The content of a file, by its path relative to the directory.
     ///
     /// # Errors
-    /// External data is refused, the file lies outside of the directory, the system refuses.
+    /// External data is not allowed, the file lies outside of the directory, or the system cannot read it.
     pub fn file(&self, location: &str) -> Result<Bytes> {
         let Some(directory) = &self.directory else {
             return Err(Error::format(format!(
@@ -91,15 +91,15 @@ impl External {
         if !path.starts_with(directory) || !path.is_file() {
             return Err(Error::format(format!("external data '{location}' is no file in the directory of the model")));
         }
-        let mut open = match self.open.lock() {
-            Ok(open) => open,
+        let mut mapped = match self.mapped.lock() {
+            Ok(mapped) => mapped,
             Err(poisoned) => poisoned.into_inner(),
         };
-        if let Some((_, bytes)) = open.iter().find(|(p, _)| *p == path) {
+        if let Some((_, bytes)) = mapped.iter().find(|(p, _)| *p == path) {
             return Ok(bytes.clone());
         }
         let bytes = map::open(&path)?;
-        open.push((path, bytes.clone()));
+        mapped.push((path, bytes.clone()));
         Ok(bytes)
     }
 }

@@ -1,5 +1,5 @@
-//! The frameworks that models come from: for each a table of mapping processes and what it says of its operators. The import is the same
-//! for all of them.
+//! The frameworks that models come from, each with its operator descriptors and its table of mapping processes. The import is the same for
+//! all of them.
 
 use std::sync::OnceLock;
 
@@ -16,16 +16,16 @@ pub enum Framework {
     Nnef,
 }
 
-/// A text that is compiled in: file name and content.
+/// An embedded file: name and content.
 type File = (&'static str, &'static str);
 
-/// What a framework is described by.
+/// The description of a framework.
 struct Sources {
     /// Descriptors of operators, by domain.
     operators: &'static [(&'static str, File)],
-    /// Mapping files; the order decides which process is tried first.
+    /// Mapping files, in the order in which their processes are tried.
     mappings: &'static [File],
-    /// Operators whose two inputs may be written in either order.
+    /// Operators with two commutative inputs.
     commutative: &'static [&'static str],
 }
 
@@ -79,7 +79,7 @@ impl Framework {
     /// All frameworks.
     pub const ALL: [Framework; 2] = [Framework::Onnx, Framework::Nnef];
 
-    /// The name that users know it by.
+    /// The framework's name.
     pub fn name(self) -> &'static str {
         match self {
             Framework::Onnx => "ONNX",
@@ -94,10 +94,10 @@ impl Framework {
         }
     }
 
-    /// What the framework says of its operators.
+    /// The operator descriptors of the framework.
     ///
     /// # Errors
-    /// A file of descriptors is wrong; a test makes sure that none is.
+    /// A descriptor file has a mistake, which a test excludes.
     pub fn schema(self) -> Result<&'static Schema> {
         static SCHEMAS: [OnceLock<Result<Schema>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
         SCHEMAS[self as usize].get_or_init(|| Schema::read(self.sources().operators)).as_ref().map_err(Clone::clone)
@@ -106,14 +106,14 @@ impl Framework {
     /// The framework's table of mapping processes.
     ///
     /// # Errors
-    /// A mapping file is wrong; a test makes sure that none is.
+    /// A mapping file has a mistake, which a test excludes.
     pub fn table(self) -> Result<&'static Table> {
         static TABLES: [OnceLock<Result<Table>>; Framework::ALL.len()] = [const { OnceLock::new() }; 2];
         let read = || Table::read(self.sources().mappings, self.schema()?);
         TABLES[self as usize].get_or_init(read).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether the two inputs of an operator may be written in either order.
+    /// True if the two inputs of an operator are commutative.
     pub fn is_commutative(self, op: &str) -> bool {
         self.sources().commutative.contains(&op)
     }

@@ -58,7 +58,7 @@ pub struct Tensor {
     pub element: ElementType,
     /// Dimensions.
     pub dims: Vec<usize>,
-    /// The elements: as many as the dimensions say, of the type's size each; empty for foreign types.
+    /// The elements, as many as the dimensions say; empty for foreign types.
     pub data: Bytes,
 }
 
@@ -89,10 +89,10 @@ impl Tensor {
     }
 }
 
-/// The value of an attribute, and whatever mapping rules compute with.
+/// The value of an attribute, or of an expression in a mapping rule.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// Nothing: an attribute or input that is absent.
+    /// An absent attribute or input.
     #[default]
     None,
     /// A truth value.
@@ -101,7 +101,7 @@ pub enum Value {
     Int(i64),
     /// A number.
     Float(f64),
-    /// Text, also the name of an element type.
+    /// Text, or the name of an element type.
     Text(String),
     /// Several values.
     List(Vec<Value>),
@@ -109,7 +109,7 @@ pub enum Value {
     Tensor(Tensor),
     /// A graph: the body of a loop, a branch.
     Graph(Arc<Graph>),
-    /// A tensor of the graph that is being mapped, by its number there.
+    /// A tensor of the graph that is being built, by its index.
     Handle(usize),
 }
 
@@ -157,7 +157,7 @@ impl Value {
         }
     }
 
-    /// Whether conditions take the value as true: everything but nothing, false, 0 and the empty list.
+    /// The value as a condition: false for `None`, false, 0 and the empty list.
     pub fn is_true(&self) -> bool {
         match self {
             Value::None | Value::Bool(false) | Value::Int(0) => false,
@@ -166,7 +166,7 @@ impl Value {
         }
     }
 
-    /// Whether both say the same: truth values may be numbers, and numbers are those of single precision.
+    /// True if the values are equal as numbers in single precision; Booleans count as 0 and 1.
     pub fn says(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.says(b)),
@@ -177,7 +177,7 @@ impl Value {
         }
     }
 
-    /// What kind of value it is, for messages.
+    /// The kind of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::None => "nothing",
@@ -206,7 +206,7 @@ impl From<&str> for Value {
 }
 
 impl fmt::Display for Value {
-    /// As operator parameters are written.
+    /// The text of an operator parameter.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::None => f.write_str("None"),
@@ -234,13 +234,13 @@ impl fmt::Display for Value {
 pub enum Dim {
     /// A number.
     Known(usize),
-    /// A name; dimensions of one name are equal.
+    /// A name; dimensions with the same name are equal.
     Named(String),
-    /// Nothing is said.
+    /// Unknown.
     Unknown,
 }
 
-/// What a graph says of a value. Everything may be unknown.
+/// The declared type and shape of a value. Everything may be unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueInfo {
     /// Name.
@@ -254,7 +254,7 @@ pub struct ValueInfo {
 }
 
 impl ValueInfo {
-    /// The shape as inference takes it: -1 for what is not known.
+    /// The shape for inference, with -1 for unknown dimensions.
     pub fn shape(&self) -> Shape {
         match &self.dims {
             None => Shape::unknown(),
@@ -266,7 +266,7 @@ impl ValueInfo {
     }
 }
 
-/// A use of an operator.
+/// A node: an operator applied to named values.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Name; may be empty and need not be unique.
@@ -277,18 +277,18 @@ pub struct Node {
     pub op: String,
     /// Names of the inputs; empty where an optional one is absent.
     pub inputs: Vec<String>,
-    /// Names of the outputs; empty where nobody wants one.
+    /// Names of the outputs; empty for unused ones.
     pub outputs: Vec<String>,
     /// Attributes.
     pub attributes: IndexMap<String, Value>,
-    /// The version of the operator set that it is written in, where that is not the model's.
+    /// The operator set version of the node if it differs from the model's.
     pub version: Option<i64>,
-    /// Whether an attribute of it could not be read: the model's problems say why.
+    /// True if an attribute could not be read; the model's problems say why.
     pub unread: bool,
 }
 
 impl Node {
-    /// What to call the node in messages: `Conv 'conv1'`.
+    /// The node in messages: `Conv 'conv1'`.
     pub fn label(&self) -> String {
         let name = if self.name.is_empty() { self.outputs.iter().find(|o| !o.is_empty()) } else { Some(&self.name) };
         let domain = if self.domain.is_empty() { String::new() } else { format!("{}.", self.domain) };
@@ -303,13 +303,13 @@ pub struct Graph {
     pub name: String,
     /// Nodes in any order.
     pub nodes: Vec<Node>,
-    /// Inputs without those that have a constant.
+    /// Inputs, except those with an initializer.
     pub inputs: Vec<ValueInfo>,
     /// Outputs.
     pub outputs: Vec<ValueInfo>,
-    /// Constants: trained parameters as a rule.
+    /// Initializers: usually trained parameters.
     pub constants: IndexMap<String, Tensor>,
-    /// What the model says of values in between, and of outputs.
+    /// Declared types and shapes of intermediate values and outputs.
     pub values: IndexMap<String, ValueInfo>,
     /// Names of constants that could not be read: the model's problems say why.
     pub unread: Vec<String>,
@@ -324,14 +324,14 @@ pub struct Model {
     pub graph: Graph,
     /// Versions by domain.
     pub opsets: IndexMap<String, i64>,
-    /// What could not be read. A model with problems is not imported: they are reported with those that the import finds.
+    /// Problems found while reading. A model with problems is not imported; the import reports them with its own.
     pub problems: Vec<Problem>,
 }
 
 /// The kind of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeKind {
-    /// An integer, also one that stands for a truth value or an element type.
+    /// An integer, which may encode a Boolean or an element type.
     Int,
     /// Integers.
     Ints,
@@ -351,12 +351,12 @@ pub enum AttributeKind {
     Bool,
     /// Pairs of integers.
     Pairs,
-    /// Something that is not mapped at all: sparse tensors, types.
+    /// A kind that is not mapped: sparse tensors, types.
     Other,
 }
 
 impl AttributeKind {
-    /// Whether a value is of this kind.
+    /// True if a value is of this kind.
     pub fn takes(self, value: &Value) -> bool {
         let all = |value: &Value, f: fn(&Value) -> bool| matches!(value, Value::List(items) if items.iter().all(f));
         match self {
@@ -375,7 +375,7 @@ impl AttributeKind {
     }
 }
 
-/// What may stand at the place of an input or output.
+/// How many values an input or output takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
     /// Exactly one.
@@ -391,7 +391,7 @@ pub enum Arity {
 pub struct ArgDescriptor {
     /// Name.
     pub name: String,
-    /// How many stand there.
+    /// How many values it takes.
     pub arity: Arity,
 }
 
@@ -402,18 +402,18 @@ pub struct AttributeDescriptor {
     pub name: String,
     /// Kind.
     pub kind: AttributeKind,
-    /// Value if it is absent; [`Value::None`] where the operator says what happens then.
+    /// Default value; [`Value::None`] if the operator defines the behaviour.
     pub default: Value,
-    /// Whether it must be given.
+    /// True if it is required.
     pub required: bool,
 }
 
-/// What a framework says of one version of an operator.
+/// The descriptor of one version of an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpDescriptor {
     /// Operator.
     pub name: String,
-    /// The first version of the operator set with this form.
+    /// First operator set version with this descriptor.
     pub since: i64,
     /// Inputs.
     pub inputs: Vec<ArgDescriptor>,

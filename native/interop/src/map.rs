@@ -10,16 +10,16 @@ use memmap2::Mmap;
 
 use crate::error::{Error, Result};
 
-/// Files below this size are read as a whole.
+/// Smaller files are read, not mapped.
 const SMALL: u64 = 1 << 16;
 
-/// The content of a file: mapped, so that nothing is read before it is needed and nothing is copied.
+/// The content of a file, memory-mapped: pages are read when they are needed and nothing is copied.
 ///
-/// A file that another program changes while it is mapped changes under the reader's hands: every use of the bytes is checked on
-/// its own, so that gives wrong numbers or an error. Truncating it ends the process, as it does every program that maps files.
+/// If another program writes to the file, the bytes change. Readers check every use of them, so this gives wrong numbers or an error.
+/// Truncating the file ends the process, as for every program that maps files.
 ///
 /// # Errors
-/// The system refuses.
+/// The file cannot be opened or mapped.
 pub fn open(path: &Path) -> Result<Bytes> {
     let io = |e: std::io::Error| Error::Engine(ferromx_core::error::Error::io(path.display(), &e));
     let file = File::open(path).map_err(io)?;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::import::{self, ImportOptions, Imported, NumpyShapes};
 use crate::ir::Model;
 
-/// Whether a graph can be planned: no operator's shape depends on data.
+/// True if a graph can be planned: no operator has a shape that depends on data.
 pub fn can_be_planned(imported: &Imported) -> bool {
     !is_dynamic(&imported.symbol)
 }
@@ -44,16 +44,16 @@ pub fn bind_and_run(imported: &Imported, inputs: &HashMap<String, NDArray>) -> R
     Ok(executor.output_tensors().iter().map(|y| y.array()).collect::<Result<_, _>>()?)
 }
 
-/// How a model was run.
+/// How a model was executed.
 pub enum Run {
-    /// As a graph, which is here too. It may hold the values of some inputs, see [`run`].
+    /// As this graph, which may contain the values of some inputs, see [`run`].
     Graph(Box<Imported>),
-    /// Node by node, since its shapes depend on data.
+    /// Node by node, because shapes depend on data.
     Executed,
 }
 
-/// Runs a model on inputs: as a planned graph where that is possible; as a graph that holds the values of those inputs that are whole
-/// numbers, truth values or single numbers where those decide its form; node by node where shapes depend on data.
+/// Runs a model on inputs, in the first way that works: as a planned graph; as a graph specialized to the values of its integer, Boolean
+/// and one-element inputs; node by node, if shapes depend on data.
 ///
 /// # Errors
 /// Inputs that are missing or do not fit, everything that cannot be mapped, those of the operators.

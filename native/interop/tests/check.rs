@@ -1,4 +1,4 @@
-//! One look at a model finds everything that is wrong with it, also behind nodes that cannot be mapped, and nothing else.
+//! One check of a model reports all its problems, also after nodes that cannot be mapped, and no others.
 
 mod common;
 
@@ -63,13 +63,13 @@ fn problems(graph: Graph, opset: i64) -> Vec<Problem> {
     problems_of(import::import(&Model { graph, opsets, ..Model::default() }, &ImportOptions::default()))
 }
 
-/// The problems are these, each with its place and a part of its message.
+/// Asserts the problems, each by its location and a part of its message.
 fn assert_problems(graph: Graph, opset: i64, expected: &[(&str, &str)]) {
     let found = problems(graph, opset);
     let shown = found.iter().map(|p| format!("  {p}\n")).collect::<String>();
-    for (place, message) in expected {
-        let here = |p: &Problem| p.place == *place && p.message.contains(message);
-        assert_eq!(found.iter().filter(|p| here(p)).count(), 1, "{place}: {message}, in\n{shown}");
+    for (location, message) in expected {
+        let here = |p: &Problem| p.location == *location && p.message.contains(message);
+        assert_eq!(found.iter().filter(|p| here(p)).count(), 1, "{location}: {message}, in\n{shown}");
     }
     assert_eq!(found.len(), expected.len(), "\n{shown}");
 }
@@ -106,14 +106,14 @@ fn declared_types_and_shapes_are_used() {
     }
     let expected = [("NoSuchOp 'n_a'", "no operator"), ("Split 'n_b'", "axis"), ("MatMul 'n_y'", "")];
     assert_problems(model.clone(), 11, &expected);
-    // Where nothing is declared there may be tensors that fit.
+    // A placeholder without a declared type may be a suitable tensor.
     model.values.clear();
     assert_problems(model, 11, &expected[..1]);
 }
 
 #[test]
 fn what_only_follows_is_not_reported() {
-    // Each of these fails as long as nothing is known of its inputs, or of their values.
+    // Each of these fails while its inputs, or their values, are unknown.
     let nodes = vec![
         node("NoSuchOp", "x", "a b c d", &[]),
         node("Reshape", "x a", "r", &[]),
@@ -241,8 +241,8 @@ fn inputs_wiring_and_nodes_are_reported_together() {
     assert_problems(model, 20, &expected);
 }
 
-/// In each model that can be mapped, each of some nodes is made one that cannot be: that is the only problem. A second fault that hangs at
-/// the model's last node is the only one besides.
+/// Breaks single nodes of models that can be mapped: that is the only reported problem. A second fault after the model's last node is
+/// reported, too.
 #[test]
 fn as_many_problems_as_faults() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/onnx/data");
@@ -279,7 +279,7 @@ fn as_many_problems_as_faults() {
 
 #[test]
 fn a_value_that_is_needed_is_reported_behind_a_fault() {
-    // The shape is known only when the model runs, whatever is reshaped to it.
+    // The shape is known only when the model runs, whatever the data.
     let nodes = vec![
         node("NoSuchOp", "x", "a", &[]),
         node("Cast", "x", "n", &[("to", Value::Int(7))]),
@@ -296,7 +296,7 @@ fn a_value_that_is_needed_is_reported_behind_a_fault() {
 
 #[test]
 fn what_is_tried_is_bounded() {
-    // To find out that it is not their input that is wrong takes many attempts.
+    // Ruling out their inputs as the cause takes many attempts.
     let statistics =
         |i: usize| node("BatchNormalization", "a x x x x", &format!("s{i}"), &[("spatial", Value::Int(0))]);
     let mut nodes = vec![node("NoSuchOp", "x", "a", &[])];
@@ -304,5 +304,5 @@ fn what_is_tried_is_bounded() {
     let found = problems(graph(&["x"], nodes, &["a"]), 8);
     let (last, others) = found.split_last().unwrap();
     assert!(others.len() > 20 && others.len() < 401, "{}", others.len());
-    assert!(last.place == "model" && last.message.contains("mend this first"), "{last}");
+    assert!(last.location == "model" && last.message.contains("mend this first"), "{last}");
 }

@@ -303,9 +303,9 @@ fn nnef() {
         match random.below(3) {
             0 => {
                 let text = String::from_utf8_lossy(from).into_owned();
-                let places: Vec<usize> =
+                let positions: Vec<usize> =
                     text.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(i, _)| i).collect();
-                if let Some(at) = random.pick(&places) {
+                if let Some(at) = random.pick(&positions) {
                     let edge = EDGES[random.below(EDGES.len())].to_string();
                     changed.splice(*at..at + 1, edge.into_bytes());
                 }

@@ -1,4 +1,4 @@
-//! Files that are no models, models that are wrong, models that want too much: each is an error that says what and where.
+//! Malformed files, invalid models, and models that ask for too much memory: each gives an error that says what is wrong and where.
 
 use std::collections::HashMap;
 

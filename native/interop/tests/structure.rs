@@ -1,4 +1,4 @@
-//! What imported models are made of: sub-graphs as one operator, branches and loops as operators with graphs.
+//! The structure of imported models: fused subgraphs, branches and loops as control flow operators.
 
 mod common;
 
@@ -17,7 +17,7 @@ use ferromx_interop::run;
 use ferromx_runtime::symbol::Symbol;
 use serde_json::Value;
 
-/// A case of the conformance data, imported for open shapes or those that are given.
+/// A case of the conformance data, imported with dynamic or given shapes.
 fn imported(family: &str, name: &str, options: &ImportOptions) -> Imported {
     let path = format!("{}/../../tests/onnx/data/{family}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
@@ -45,7 +45,7 @@ fn what_data_decides_becomes_operators_with_graphs() {
     assert_eq!(made("Scan of 300 steps")["_foreach"], 1);
     assert_eq!(made("Scan of numbers")["_foreach"], 1);
     assert_eq!(made("Scan of a large batch")["_foreach"], 1);
-    // What is known is put in place.
+    // Known branches are inlined.
     for scan in ["Scan", "Scan of lengths from their ends"].map(made) {
         assert!(!scan.contains_key("_foreach"), "{scan:?}");
     }
@@ -83,7 +83,7 @@ fn sub_graphs_become_one_operator() {
     }
     let made = operators("graphs", "Linear, bias first", &ImportOptions::default());
     assert_eq!((made.len(), made["FullyConnected"]), (1, 1), "{made:?}");
-    // A value inside that is used elsewhere, too, keeps its operator.
+    // An inner value with another use keeps its operator.
     let made = operators("graphs", "LayerNorm with its centre", &ImportOptions::default());
     assert!(!made.contains_key("LayerNorm"), "{made:?}");
 }
@@ -118,7 +118,7 @@ fn attention_is_written_as_each_version_has_it() {
         let model = export::export(&made.symbol, &params, &options).unwrap();
         let count = |op: &str| model.graph.nodes.iter().filter(|n| n.op == op).count();
         assert_eq!((count("Attention"), count("Softmax")), (attention, softmax), "version {opset}");
-        // Read again it is one operator again.
+        // A second import fuses it again.
         let again = import::import(&model, &ImportOptions::default()).unwrap();
         let nodes = again.symbol.nodes();
         let ops: Vec<_> = nodes.iter().filter_map(|n| n.op.as_ref()).map(|op| op.def.name).collect();
@@ -164,7 +164,7 @@ fn names_of_open_dimensions_are_kept_in_files() {
     let again = export::export(&symbol, &Default::default(), &options).unwrap();
     let found: Vec<_> = again.graph.inputs.iter().map(|i| i.dims.clone().unwrap()).collect();
     assert_eq!(found, dims);
-    // Where a shape is given, it counts.
+    // A given shape takes precedence.
     let shapes = vec![("x0".to_string(), Shape::new(&[2, -1]))];
     let again = export::export(&symbol, &Default::default(), &ExportOptions { shapes, ..options }).unwrap();
     assert_eq!(again.graph.inputs[0].dims, Some(vec![Dim::Known(2), named("a, b")]));

@@ -1,17 +1,17 @@
-//! Decides whether a runner's answer is MXNet's.
+//! Compares a runner's answer with MXNet's.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::golden::{Case, Failure, GraphCase, InferCase, OpCase, Stored};
+use crate::golden::{Case, Failure, GoldenArray, GraphCase, InferCase, OpCase};
 use crate::value::{Array, Tolerance};
 use crate::{Inferred, Runner};
 
-/// Carries out a case and compares.
+/// Runs a case and compares the answer.
 ///
 /// # Errors
-/// Says what is wrong with the answer.
+/// What is wrong with the answer.
 pub fn check(runner: &dyn Runner, case: &Case) -> Result<(), String> {
     match case {
         Case::Op(c) => op(runner, c),
@@ -44,7 +44,7 @@ fn op(runner: &dyn Runner, case: &OpCase) -> Result<(), String> {
     all(case, "state", &result.aux, &case.aux)
 }
 
-fn all(case: &OpCase, what: &str, given: &BTreeMap<String, Array>, expected: &[Stored]) -> Result<(), String> {
+fn all(case: &OpCase, what: &str, given: &BTreeMap<String, Array>, expected: &[GoldenArray]) -> Result<(), String> {
     for e in expected {
         let g = given.get(&e.name).ok_or_else(|| format!("there is no {what} {}", e.name))?;
         compare(case, &format!("{what} {}", e.name), g, e)?;
@@ -55,7 +55,7 @@ fn all(case: &OpCase, what: &str, given: &BTreeMap<String, Array>, expected: &[S
     }
 }
 
-fn compare(case: &OpCase, what: &str, given: &Array, expected: &Stored) -> Result<(), String> {
+fn compare(case: &OpCase, what: &str, given: &Array, expected: &GoldenArray) -> Result<(), String> {
     let usual = Tolerance::of(expected.dtype);
     let tolerance = Tolerance { rtol: case.rtol.unwrap_or(usual.rtol), atol: case.atol.unwrap_or(usual.atol) };
     match expected.array() {
@@ -65,7 +65,7 @@ fn compare(case: &OpCase, what: &str, given: &Array, expected: &Stored) -> Resul
     .map_err(|e| format!("{what}: {e}"))
 }
 
-/// Judges what an implementation did where MXNet refuses.
+/// Checks the answer to a case that MXNet rejects.
 fn refused(refusal: &Failure, error: Option<String>) -> Result<(), String> {
     match error {
         None if !refusal.limit => {
@@ -99,7 +99,7 @@ fn graph(runner: &dyn Runner, case: &GraphCase) -> Result<(), String> {
     same("json", &network(&given.json)?, &network(&case.json)?)
 }
 
-/// A saved network without `node_row_ptr`, which counts outputs that only MXNet's kernels have and that nobody reads.
+/// A saved network without `node_row_ptr`, which counts hidden outputs of MXNet's kernels and has no readers.
 ///
 /// # Errors
 /// The text is no JSON.
@@ -115,7 +115,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, given: &T, expected: &T) -> 
     if given == expected { Ok(()) } else { Err(format!("{what}: {given:?}, expected {expected:?}")) }
 }
 
-/// Checks that inference gave what MXNet knows; it may know more. `unknown` marks an unknown dimension.
+/// Checks that inference gave all that MXNet infers; it may give more. `unknown` marks an unknown dimension.
 fn knows(what: &str, given: &Inferred, expected: [&Value; 3], unknown: i64) -> Result<(), String> {
     for (list, given, expected) in [
         ("arguments", &given.arg, expected[0]),

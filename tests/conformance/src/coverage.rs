@@ -1,5 +1,4 @@
-//! The page that says what every operator covers, `docs/op-coverage.md`, made of the registry, the goldens and the list of
-//! known differences.
+//! Generates `docs/op-coverage.md` from the registry, the goldens and the list of known differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,7 +11,7 @@ use ferromx_ops::registry;
 
 use crate::evidence;
 use crate::golden::{self, Case};
-use crate::gradients::{self, Checked, OTHERWISE};
+use crate::gradients::{self, Checked, NOT_DERIVATIVES};
 use crate::statistics::DRAWS;
 use crate::suite::Known;
 
@@ -34,12 +33,12 @@ Made by `cargo run -p ferromx-conformance --bin coverage`; a test compares it wi
 
 ";
 
-/// Where the page is.
+/// Path of the page.
 pub fn path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/op-coverage.md")
 }
 
-/// What the goldens say about an operator.
+/// The results of an operator's goldens.
 #[derive(Default)]
 struct Cases {
     all: usize,
@@ -95,9 +94,9 @@ pub fn page() -> Result<String, String> {
     Ok(out)
 }
 
-/// What finite differences say about an operator.
+/// The results of an operator's gradient checks.
 fn differences(name: &str, checked: Option<&Checked>) -> String {
-    match (OTHERWISE.iter().find(|(op, _)| *op == name), checked) {
+    match (NOT_DERIVATIVES.iter().find(|(op, _)| *op == name), checked) {
         (Some((_, what)), _) => (*what).to_owned(),
         (None, Some(checked)) if checked.first > 0 && checked.second > 0 => "first, second".to_owned(),
         (None, Some(checked)) if checked.first > 0 => "first".to_owned(),
@@ -105,7 +104,7 @@ fn differences(name: &str, checked: Option<&Checked>) -> String {
     }
 }
 
-/// The goldens by the operator's own name.
+/// The goldens by canonical operator name.
 fn count(known: &Known) -> Result<BTreeMap<&'static str, Cases>, String> {
     let mut there = BTreeMap::<_, Cases>::new();
     for family in golden::families(&golden::folder())? {

@@ -20,7 +20,7 @@ use ferromx_runtime::semantics;
 use ferromx_runtime::symbol::{AtomicSymbol, Symbol};
 use ferromx_runtime::symbol_infer::{self, infer_dtypes, infer_shapes};
 
-use crate::golden::{GradReq, GraphCase, InferCase, OpCase, Stored};
+use crate::golden::{GoldenArray, GradReq, GraphCase, InferCase, OpCase};
 use crate::value::Array;
 use crate::{GraphResult, Inferred, OpResult, Runner};
 
@@ -56,24 +56,24 @@ fn attributes(attrs: &BTreeMap<String, String>) -> Attrs {
 /// An array of the engine with the values of a stored one.
 ///
 /// # Errors
-/// No memory.
-pub fn to_engine(stored: &Stored) -> Result<NDArray> {
+/// Out of memory.
+pub fn to_engine(stored: &GoldenArray) -> Result<NDArray> {
     let array = NDArray::empty(&Shape::new(&stored.shape), stored.dtype, Context::default())?;
     storage::write_bytes(&array, |to| to.copy_from_slice(&stored.bytes));
     Ok(array)
 }
 
-/// The numbers of an array in a type of floating-point numbers.
+/// The elements of an array, converted to a floating-point type.
 ///
 /// # Errors
-/// No memory; another type.
+/// Out of memory; a type without such elements.
 pub fn cast(array: &NDArray, dtype: DType) -> Result<NDArray> {
     ferromx_core::dispatch!(dtype, T in [f32, f64, half::f16, half::bf16] => {
         NDArray::from_slice(&array.to_vec_as::<T>()?, array.shape().dims())
     }, other => Ok(array.to_context(Context::default())?))
 }
 
-/// An array of the engine by value.
+/// The value of an array of the engine.
 pub fn from_engine(array: &NDArray) -> Array {
     let bytes = storage::read_bytes(array, <[u8]>::to_vec);
     Array { dtype: array.dtype(), shape: array.shape().dims().to_vec(), bytes }
@@ -111,7 +111,7 @@ fn values(tensor: &Tensor) -> Result<Array> {
     Ok(from_engine(&to_dense(&tensor.stored()?)?))
 }
 
-/// Calls the operator on arrays of the given storage types, recorded where gradients are wanted.
+/// Calls the operator on arrays of the given storage types, and records it if gradients are wanted.
 fn run_stored(case: &OpCase) -> Result<OpResult> {
     let inputs: Vec<Arc<Tensor>> =
         case.inputs.iter().zip(&case.stypes).map(|(i, s)| tensor(&to_engine(i)?, s)).collect::<Result<_>>()?;
@@ -183,7 +183,7 @@ fn run_bound(case: &OpCase) -> Result<OpResult> {
     Ok(OpResult { outputs, storage_types: Vec::new(), grads, aux })
 }
 
-/// A gradient array as the case wants to find it: filled for `add`, else with ones, which `write` must replace.
+/// The initial gradient array of a case: recorded values for `add`, otherwise ones, which `write` must overwrite.
 fn gradient_before(case: &OpCase, name: &str, like: &NDArray) -> Result<NDArray> {
     match case.grads_before.iter().find(|g| g.name == name) {
         Some(before) => to_engine(before),

@@ -1,4 +1,4 @@
-//! Which tests call an operator, read from the sources of the tests: those that name it, or the static that defines it.
+//! Finds the tests of an operator in the test sources: those that mention its name or the static that defines it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ferromx_core::op::OpDef;
 use ferromx_ops::registry;
 
-/// A test and where it is.
+/// A test and its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Test {
     /// The function.
@@ -19,7 +19,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All Rust files below a folder but those that a build made, sorted.
+/// All Rust files below a folder except generated ones, sorted.
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let mut entries = std::fs::read_dir(folder)?.map(|e| e.map(|e| e.path())).collect::<std::io::Result<Vec<_>>>()?;
     entries.sort();
@@ -33,7 +33,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A word of a source: a name or the content of a literal.
+/// A token of a source: an identifier or the content of a literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word<'a> {
     Name(&'a str),
@@ -41,7 +41,7 @@ enum Word<'a> {
     Brace(bool),
 }
 
-/// The words of a source, without comments. Letters in quotes, whose quotes might be those of texts, are left out.
+/// The tokens of a source, without comments and character literals, whose quotes could be mistaken for those of strings.
 fn words(source: &str) -> Vec<Word<'_>> {
     let mut all = Vec::new();
     let mut rest = source;
@@ -82,12 +82,12 @@ fn words(source: &str) -> Vec<Word<'_>> {
     all
 }
 
-/// Whether a name is that of a static.
+/// True if a name is that of a static.
 fn is_static(name: &str) -> bool {
     name.len() > 1 && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// The operators that statics of a source define: the last static or argument of a macro before the operator's name.
+/// The operators that a source defines: each belongs to the last static, or macro argument, before its name.
 fn statics<'a>(words: &[Word<'a>], defs: &BTreeMap<&str, &'static OpDef>) -> BTreeMap<&'a str, &'static str> {
     let mut found = BTreeMap::new();
     let mut last = None;
@@ -105,7 +105,7 @@ fn statics<'a>(words: &[Word<'a>], defs: &BTreeMap<&str, &'static OpDef>) -> BTr
     found
 }
 
-/// The tests of a source with the words of their bodies.
+/// The tests of a source with the tokens of their bodies.
 fn tests<'w, 'a>(words: &'w [Word<'a>]) -> Vec<(&'a str, &'w [Word<'a>])> {
     let mut found = Vec::new();
     let mut i = 0;
@@ -130,7 +130,7 @@ fn tests<'w, 'a>(words: &'w [Word<'a>]) -> Vec<(&'a str, &'w [Word<'a>])> {
     found
 }
 
-/// For each operator, by its own name, the first test that calls it.
+/// The first test of each operator, by canonical name.
 ///
 /// # Errors
 /// A source cannot be read.

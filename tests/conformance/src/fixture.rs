@@ -1,13 +1,13 @@
-//! Reads the expectations about files that MXNet wrote or upgrades: `tests/oracle/fixtures`.
+//! Reads the expected contents of files that MXNet wrote or upgraded: `tests/oracle/fixtures`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::golden::{Failure, Stored};
+use crate::golden::{Failure, GoldenArray};
 
-/// What is expected of a file.
+/// The expected content of a file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Fixture {
@@ -24,7 +24,7 @@ pub enum Fixture {
         /// The arrays in the file.
         #[serde(default)]
         arrays: Vec<StoredParam>,
-        /// Why the file is refused.
+        /// Why the file is rejected.
         error: Option<Failure>,
     },
     /// A saved network.
@@ -45,10 +45,10 @@ pub enum Fixture {
         /// Attributes by node and key.
         #[serde(default)]
         attr_dict: BTreeMap<String, BTreeMap<String, String>>,
-        /// The network as MXNet saves it again.
+        /// The network, saved again by MXNet.
         #[serde(default)]
         json: String,
-        /// Why the file is refused.
+        /// Why the file is rejected.
         error: Option<Failure>,
     },
 }
@@ -56,16 +56,18 @@ pub enum Fixture {
 /// The trained network of the main job: `lenet-symbol.json`, `lenet-0030.params` and `lenet-0030-step.params`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Checkpoint {
-    /// The test pictures as bytes, one channel of 8 by 8.
-    pub pictures: Stored,
+    /// The test images as bytes, one channel of 8 x 8.
+    #[serde(rename = "pictures")]
+    pub images: GoldenArray,
     /// Their digits.
-    pub labels: Stored,
+    pub labels: GoldenArray,
     /// The network's outputs for them.
-    pub probabilities: Stored,
-    /// The batch of the one step that the checkpoint is trained further.
-    pub step_pictures: Stored,
+    pub probabilities: GoldenArray,
+    /// The batch of the additional training step.
+    #[serde(rename = "step_pictures")]
+    pub step_images: GoldenArray,
     /// Its digits.
-    pub step_labels: Stored,
+    pub step_labels: GoldenArray,
     /// Test accuracies of several seeds; the first is the checkpoint's.
     pub accuracies: Vec<f64>,
     /// Mean of the accuracies.
@@ -78,10 +80,10 @@ pub struct Prediction {
     /// `prediction/NETWORK`.
     pub id: String,
     /// The network's input `data`.
-    pub data: Stored,
+    pub data: GoldenArray,
     /// Its outputs.
-    pub outputs: Vec<Stored>,
-    /// By how much they may differ.
+    pub outputs: Vec<GoldenArray>,
+    /// Absolute tolerance.
     pub atol: f64,
 }
 
@@ -96,12 +98,12 @@ pub struct StoredParam {
     pub dtype: String,
     /// Shape of the whole array.
     pub shape: Vec<i64>,
-    /// The elements, or those that are stored.
-    pub data: Stored,
+    /// The elements; only the stored ones of a sparse array.
+    pub data: GoldenArray,
     /// Columns (csr) or rows (row_sparse) of the stored elements.
-    pub indices: Option<Stored>,
-    /// Where rows begin (csr).
-    pub indptr: Option<Stored>,
+    pub indices: Option<GoldenArray>,
+    /// Row pointers (csr).
+    pub indptr: Option<GoldenArray>,
 }
 
 /// The folder of the fixtures in this repository.
@@ -122,7 +124,7 @@ pub fn load(folder: &Path) -> Result<Vec<Fixture>, String> {
         match &mut fixture {
             Fixture::Checkpoint(c) => {
                 let arrays =
-                    [&mut c.pictures, &mut c.labels, &mut c.probabilities, &mut c.step_pictures, &mut c.step_labels];
+                    [&mut c.images, &mut c.labels, &mut c.probabilities, &mut c.step_images, &mut c.step_labels];
                 arrays.into_iter().try_for_each(|a| a.fill(&blob))?;
             }
             Fixture::Prediction(p) => {

@@ -40,21 +40,21 @@ impl Case {
     }
 }
 
-/// What MXNet answered when it refused.
+/// MXNet's error.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Failure {
     /// `create`, `run`, `backward`, `infer`, or `refuse` where MXNet misbehaves and an implementation must not.
     pub stage: String,
-    /// MXNet's words.
+    /// MXNet's message.
     pub message: String,
-    /// MXNet merely lacks a kernel: a value is as good as an error.
+    /// MXNet only lacks a kernel, so a value is accepted, too.
     #[serde(default)]
     pub limit: bool,
 }
 
 /// An array of a case.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Stored {
+pub struct GoldenArray {
     /// Name of the input or output; empty for head gradients.
     #[serde(default)]
     pub name: String,
@@ -70,7 +70,7 @@ pub struct Stored {
     pub bytes: Vec<u8>,
 }
 
-impl Stored {
+impl GoldenArray {
     /// The array by value, if it has values.
     pub fn array(&self) -> Option<Array> {
         self.at.map(|_| Array { dtype: self.dtype, shape: self.shape.clone(), bytes: self.bytes.clone() })
@@ -106,11 +106,11 @@ pub struct OpCase {
     /// Parameters as text.
     pub attrs: BTreeMap<String, String>,
     /// All inputs in order, auxiliary states among them.
-    pub inputs: Vec<Stored>,
+    pub inputs: Vec<GoldenArray>,
     /// Run in training mode.
     #[serde(default)]
     pub train: bool,
-    /// Zero-size and zero-dimensional arrays exist.
+    /// NumPy shape semantics: zero-size and zero-dimensional arrays exist.
     #[serde(default)]
     pub np_shape: bool,
     /// Call it on arrays instead of binding it.
@@ -130,7 +130,7 @@ pub struct OpCase {
     pub in_place: bool,
     /// The visible outputs.
     #[serde(default)]
-    pub outputs: Vec<Stored>,
+    pub outputs: Vec<GoldenArray>,
     /// How gradients are requested; absent when none are.
     pub req: Option<GradReq>,
     /// Inputs whose gradients are requested. Auxiliary states among them have none.
@@ -138,16 +138,16 @@ pub struct OpCase {
     pub wrt: Vec<String>,
     /// Gradients of the outputs.
     #[serde(default)]
-    pub head_grads: Vec<Stored>,
+    pub head_grads: Vec<GoldenArray>,
     /// What the gradient arrays held before.
     #[serde(default)]
-    pub grads_before: Vec<Stored>,
+    pub grads_before: Vec<GoldenArray>,
     /// The gradients.
     #[serde(default)]
-    pub grads: Vec<Stored>,
+    pub grads: Vec<GoldenArray>,
     /// States after the call.
     #[serde(default)]
-    pub aux: Vec<Stored>,
+    pub aux: Vec<GoldenArray>,
     /// Relative tolerance where the usual one is too strict.
     pub rtol: Option<f64>,
     /// Absolute tolerance where the usual one is too strict.
@@ -159,7 +159,7 @@ pub struct OpCase {
 }
 
 impl OpCase {
-    fn arrays(&mut self) -> impl Iterator<Item = &mut Stored> {
+    fn arrays(&mut self) -> impl Iterator<Item = &mut GoldenArray> {
         (self.inputs.iter_mut())
             .chain(&mut self.outputs)
             .chain(&mut self.head_grads)

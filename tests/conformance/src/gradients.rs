@@ -1,8 +1,8 @@
 //! Gradients of first and second order against finite differences, on the inputs of the goldens, in double precision.
 //!
-//! For fixed weights w the sum of w * output is a function of the inputs. Its derivative in a direction, from values at four
-//! neighbouring points, is compared with what the gradient gives for that direction. The second order does the same with the sum of v *
-//! gradient, for fixed v. Where the function has a kink between the points, or no value, nothing is compared.
+//! For fixed weights w, the sum of w * output is a function of the inputs. Its directional derivative, from values at four neighbouring
+//! points, is compared with the gradient. The second order does the same with the sum of v * gradient, for fixed v. Cases are skipped if
+//! the function has a kink between the points or is undefined there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,8 +19,8 @@ use ferromx_runtime::{random, semantics};
 use crate::engine::{cast, to_engine};
 use crate::golden::{self, Case, OpCase};
 
-/// Operators whose gradients are not the derivatives of their outputs, by design, and what they are instead.
-pub const OTHERWISE: &[(&str, &str)] = &[
+/// Operators whose gradients are by design not the derivatives of their outputs, and what they are instead.
+pub const NOT_DERIVATIVES: &[(&str, &str)] = &[
     ("BlockGrad", "zero"),
     ("IdentityAttachKLSparseReg", "that of a penalty on the activations is added"),
     ("LinearRegressionOutput", "that of the loss"),
@@ -53,8 +53,8 @@ pub const OTHERWISE: &[(&str, &str)] = &[
     ("_random_pdf_poisson", "of the parameters alone"),
 ];
 
-/// Outputs that pass no gradient to the inputs, by their positions, as in MXNet.
-const SILENT: &[(&str, &[usize])] = &[
+/// Indices of outputs that pass no gradient to the inputs, as in MXNet.
+const OUTPUTS_WITHOUT_GRADIENT: &[(&str, &[usize])] = &[
     ("BatchNorm_v1", &[1, 2]),
     ("GroupNorm", &[1, 2]),
     ("LayerNorm", &[1, 2]),
@@ -65,35 +65,35 @@ const SILENT: &[(&str, &[usize])] = &[
 /// Cases at points without a derivative: repeated singular values.
 const SINGULAR: &[&str] = &["edges/_npi_svd/1", "edges/_npi_svd/2"];
 
-/// What a comparison came to.
+/// The outcome of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// Gradient and finite difference agree.
     Agrees,
-    /// There is nothing to compare, for this reason.
+    /// Nothing to compare, with the reason.
     Skipped(String),
     /// They differ.
     Differs(String),
 }
 
-/// A call of an operator whose inputs can be moved.
+/// A call of an operator with perturbable inputs.
 struct Call<'a> {
     case: &'a OpCase,
     name: &'static str,
     inputs: Vec<NDArray>,
-    /// Positions of the inputs that move.
+    /// Indices of the perturbed inputs.
     moving: Vec<usize>,
 }
 
-/// Numbers between -1 and 1 in no order, one for each place.
-fn weight(place: usize, salt: usize) -> f64 {
+/// A pseudo-random number between -1 and 1 for each index.
+fn weight(index: usize, salt: usize) -> f64 {
     let mixed = |x: usize, by: u64| (x as u64 + 1).wrapping_mul(by);
-    let x = mixed(place, 0x9E37_79B9_7F4A_7C15).wrapping_add(mixed(salt, 0xBF58_476D_1CE4_E5B9));
+    let x = mixed(index, 0x9E37_79B9_7F4A_7C15).wrapping_add(mixed(salt, 0xBF58_476D_1CE4_E5B9));
     let x = (x ^ (x >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB);
     (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
 }
 
-/// Weights in the shape and type of an array, if that has a gradient.
+/// Weights with the shape and type of an array; `None` for integers, which have no gradient.
 fn weights(like: &Tensor, salt: usize) -> Result<Option<Arc<Tensor>>> {
     let like = like.array()?;
     if !like.dtype().is_float() {
@@ -130,14 +130,14 @@ impl<'a> Call<'a> {
         Ok(Call { case, name, inputs, moving })
     }
 
-    /// The visible outputs for some inputs.
+    /// The visible outputs for these inputs.
     fn outputs(&self, inputs: &[Arc<Tensor>]) -> Result<Tensors> {
         random::seed_context(5, Context::default());
         let attrs = self.case.attrs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         imperative::call(self.name, attrs, inputs, &[])
     }
 
-    /// The inputs with a step of this size in the direction.
+    /// The inputs, moved by `step` in the direction.
     fn moved(&self, step: f64) -> Result<Vec<NDArray>> {
         let mut inputs = self.inputs.iter().map(|x| x.to_context(x.context())).collect::<Result<Vec<_>>>()?;
         for i in &self.moving {
@@ -148,7 +148,7 @@ impl<'a> Call<'a> {
         Ok(inputs)
     }
 
-    /// The sum of the weighted outputs a step away.
+    /// The weighted sum of the outputs, a step away.
     fn value(&self, step: f64) -> Result<f64> {
         let outputs = self.outputs(&tensors(&self.moved(step)?))?;
         for y in &outputs {
@@ -160,12 +160,13 @@ impl<'a> Call<'a> {
                 return Err(Error::Value(format!("the result is rounded to {dtype}")));
             }
         }
-        let silent = SILENT.iter().find(|(op, _)| *op == self.name).map_or(&[][..], |(_, outputs)| outputs);
+        let silent =
+            OUTPUTS_WITHOUT_GRADIENT.iter().find(|(op, _)| *op == self.name).map_or(&[][..], |(_, outputs)| outputs);
         let heard = outputs.iter().enumerate().filter(|(k, _)| !silent.contains(k));
         heard.map(|(k, y)| dot(&y.array()?, k)).sum()
     }
 
-    /// Inputs on the tape, with arrays for gradients, and the outputs recorded from them.
+    /// Inputs on the tape with gradient arrays, and the recorded outputs.
     fn recorded(&self, step: f64) -> Result<(Vec<Arc<Tensor>>, Tensors)> {
         let inputs = tensors(&self.moved(step)?);
         let variables: Vec<Arc<Tensor>> = self.moving.iter().map(|i| inputs[*i].clone()).collect();
@@ -181,7 +182,7 @@ impl<'a> Call<'a> {
         Ok((variables, outputs?))
     }
 
-    /// The gradients of the weighted outputs a step away; with `graph` they are on the tape.
+    /// The gradients of the weighted sum, a step away; `graph` records them on the tape.
     fn gradients(&self, step: f64, graph: bool) -> Result<(Vec<Arc<Tensor>>, Vec<Arc<Tensor>>)> {
         let (variables, outputs) = self.recorded(step)?;
         let heads = outputs.iter().enumerate().map(|(k, y)| weights(y, k)).collect::<Result<Vec<_>>>()?;
@@ -192,36 +193,36 @@ impl<'a> Call<'a> {
         Ok((variables, gradients?))
     }
 
-    /// The derivative in the direction, from gradients.
+    /// The directional derivative from gradients.
     fn along(&self, gradients: &[Arc<Tensor>]) -> Result<f64> {
         let parts = self.moving.iter().zip(gradients).map(|(i, g)| dot(&g.array()?, 100 + i));
         parts.sum()
     }
 
-    /// The sum of the weighted gradients at some places, a step away.
-    fn slope(&self, places: &[usize], step: f64) -> Result<f64> {
+    /// The weighted sum of the gradients at these indices, a step away.
+    fn slope(&self, indices: &[usize], step: f64) -> Result<f64> {
         let (_, gradients) = self.gradients(step, false)?;
-        places.iter().map(|k| dot(&gradients[*k].array()?, 200 + k)).sum()
+        indices.iter().map(|k| dot(&gradients[*k].array()?, 200 + k)).sum()
     }
 
-    /// The places of the gradients that can be differentiated again, and the derivative of their [`Call::slope`] in the direction.
+    /// The indices of differentiable gradients, and the directional derivative of their [`Call::slope`].
     fn curvature(&self) -> Result<(Vec<usize>, f64)> {
         let (variables, gradients) = self.gradients(0.0, true)?;
-        // Neither constant gradients nor those of kernels of their own are on the tape.
+        // Constant gradients, and gradients computed by a kernel, are not on the tape.
         let recorded = gradients.into_iter().enumerate().filter(|(_, g)| g.is_recorded());
-        let (places, gradients): (Vec<usize>, Vec<Arc<Tensor>>) = recorded.unzip();
-        if places.is_empty() {
+        let (indices, gradients): (Vec<usize>, Vec<Arc<Tensor>>) = recorded.unzip();
+        if indices.is_empty() {
             return Err(Error::Value("no gradient is composed of operators that depend on the inputs".into()));
         }
-        let heads = places.iter().zip(&gradients).map(|(k, g)| weights(g, 200 + k)).collect::<Result<Vec<_>>>()?;
+        let heads = indices.iter().zip(&gradients).map(|(k, g)| weights(g, 200 + k)).collect::<Result<Vec<_>>>()?;
         imperative::backward(&gradients, &heads, &[], Keep::Nothing, self.case.train)?;
         let second =
             variables.iter().map(|x| x.grad().ok_or_else(|| Error::Internal("a variable has no gradient".into())));
-        Ok((places, self.along(&second.collect::<Result<Vec<_>>>()?)?))
+        Ok((indices, self.along(&second.collect::<Result<Vec<_>>>()?)?))
     }
 }
 
-/// Half the distance of neighbouring points.
+/// Half the distance between neighbouring points.
 const STEP: f64 = 1e-5;
 
 /// Compares a derivative with differences of a function's values.
@@ -233,7 +234,7 @@ fn compare(derivative: f64, value: impl Fn(f64) -> Result<f64>) -> Result<Outcom
     }
     let difference = (8.0 * (right - left) - (far_right - far_left)) / (12.0 * STEP);
     let size = derivative.abs().max(difference.abs()).max(1.0);
-    // Rounding of the values, and what is left of higher derivatives.
+    // Rounding errors and the truncation error of the differences.
     let rounding = 1e-10 * middle.abs().max(1.0) / STEP;
     if (difference - derivative).abs() <= 2e-5 * size + rounding {
         return Ok(Outcome::Agrees);
@@ -247,7 +248,7 @@ fn compare(derivative: f64, value: impl Fn(f64) -> Result<f64>) -> Result<Outcom
     Ok(Outcome::Differs(format!("the gradient gives {derivative}, finite differences {difference}")))
 }
 
-/// Held while numbers are drawn that must be the same in every call: the random state is that of the process.
+/// Held while random numbers must repeat from call to call: the random state is global.
 static DRAWING: Mutex<()> = Mutex::new(());
 
 fn checked(case: &OpCase, compare: impl Fn(&Call<'_>) -> Result<Outcome>) -> Outcome {
@@ -259,7 +260,7 @@ fn checked(case: &OpCase, compare: impl Fn(&Call<'_>) -> Result<Outcome>) -> Out
         let moving = std::mem::take(&mut call.moving);
         let together = std::iter::once(moving.clone());
         let mut outcome = Ok(Outcome::Skipped("no input of the case can be moved".into()));
-        // Where the inputs cannot be moved together, some are perhaps whole numbers, or at a kink: each by itself.
+        // If moving all inputs fails, some may hold integers or sit at a kink, so each input is tried alone.
         for inputs in together.chain(moving.into_iter().map(|i| vec![i])).filter(|inputs| !inputs.is_empty()) {
             call.moving = inputs;
             outcome = compare(&call);
@@ -286,12 +287,12 @@ pub fn first_order(case: &OpCase) -> Outcome {
 /// Compares the second derivatives of a case with finite differences of its gradient.
 pub fn second_order(case: &OpCase) -> Outcome {
     checked(case, |call| {
-        let (places, curvature) = call.curvature()?;
-        compare(curvature, |step| call.slope(&places, step))
+        let (indices, curvature) = call.curvature()?;
+        compare(curvature, |step| call.slope(&indices, step))
     })
 }
 
-/// What the goldens of an operator came to.
+/// The outcome of an operator's goldens.
 #[derive(Debug, Default, Clone)]
 pub struct Checked {
     /// Cases that ask for gradients.
@@ -300,7 +301,7 @@ pub struct Checked {
     pub first: usize,
     /// Cases whose second derivatives do.
     pub second: usize,
-    /// What differs, and why cases could not be compared, by case.
+    /// Differences and reasons of failures, by case.
     pub differs: Vec<String>,
     /// Why gradients were not compared.
     pub skipped: Vec<String>,

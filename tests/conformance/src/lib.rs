@@ -1,7 +1,6 @@
-//! Conformance: what MXNet 1.9.1 answers (`tests/oracle`) against what an implementation answers.
+//! Conformance: compares an implementation's answers with those of MXNet 1.9.1 (`tests/oracle`).
 //!
-//! [`golden`] reads the cases, a [`Runner`] carries one out, [`check`] compares, [`suite`] does this for a whole family and
-//! counts. [`engine::Engine`] is the runner that calls the Rust facade; runners through the C API or the JVM implement
+//! [`golden`] reads the cases, a [`Runner`] runs one, [`check`] compares, [`suite`] does this for a whole family and counts. [`engine::Engine`] is the runner that calls the Rust facade; runners through the C API or the JVM implement
 //! the same trait.
 
 pub mod check;
@@ -20,12 +19,12 @@ use std::collections::BTreeMap;
 use golden::{GraphCase, InferCase, OpCase};
 use value::Array;
 
-/// A way to carry out cases.
+/// Runs cases in one implementation.
 pub trait Runner {
     /// Runs one operator.
     ///
     /// # Errors
-    /// The implementation's message, when it refuses the call before the outputs are computed.
+    /// The implementation's message if it rejects the call before it computes the outputs.
     fn run(&self, case: &OpCase) -> Result<OpResult, String>;
 
     /// Infers shapes or types.
@@ -41,20 +40,20 @@ pub trait Runner {
     fn graph(&self, case: &GraphCase) -> Result<GraphResult, String>;
 }
 
-/// What running an operator gave.
+/// The results of an operator call.
 #[derive(Debug, Clone)]
 pub struct OpResult {
     /// The visible outputs.
     pub outputs: Vec<Array>,
     /// Their storage types, of a call on arrays with sparse inputs.
     pub storage_types: Vec<String>,
-    /// The gradients that were asked for, by input name, or why there are none. Empty when none were asked for.
+    /// The requested gradients by input name, or the error. Empty without a request.
     pub grads: Result<BTreeMap<String, Array>, String>,
     /// Auxiliary or updated states after the call, by input name.
     pub aux: BTreeMap<String, Array>,
 }
 
-/// A shape or type per argument, output and auxiliary state, as text: `[2,0]`, `float32`, `?` where nothing is known.
+/// A shape or type per argument, output and auxiliary state, as text: `[2,0]`, `float32`, or `?` if unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inferred {
     /// Arguments in listing order.
@@ -65,7 +64,7 @@ pub struct Inferred {
     pub aux: Vec<String>,
 }
 
-/// What an implementation makes of a saved network.
+/// An implementation's description of a saved network.
 #[derive(Debug, Clone)]
 pub struct GraphResult {
     /// Names of arguments.

@@ -1,4 +1,4 @@
-//! `conformance [--all] [FAMILY ...]`: runs goldens through the engine and prints counts and what is wrong.
+//! `conformance [--all] [FAMILY ...]`: runs goldens in the engine and prints counts and failures.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Operators that draw random numbers, each with the distribution that its numbers must have, and the tests of it: mean, variance,
-//! Kolmogorov-Smirnov or chi-square, and the same bits from the same seed with any number of threads.
+//! Tests of operators that draw random numbers: mean, variance, and a Kolmogorov-Smirnov or chi-square test of the distribution. The same
+//! seed must give the same bits with any number of threads.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ mod table;
 
 pub use table::DRAWS;
 
-/// Numbers that an operator draws in one call.
+/// Number of samples in one call.
 pub const BULK: usize = 40_000;
-/// Calls of an operator that draws once a call.
+/// Number of calls of an operator that draws one sample per call.
 pub const CALLS: usize = 4_000;
 
 /// An input.
 #[derive(Clone, Copy)]
 pub enum Input {
-    /// So many elements of one value.
+    /// This number of elements with one value.
     Fill(f64, &'static [i64], DType),
     /// These elements.
     Values(&'static [f64], &'static [i64], DType),
@@ -34,14 +34,14 @@ pub enum Input {
     Csr(&'static [f64], &'static [i64], DType),
 }
 
-/// Which numbers of the result are looked at.
+/// The samples in the results.
 #[derive(Clone, Copy)]
 pub enum Take {
     /// Every element of the first output.
     All,
     /// A function of every element.
     Map(fn(f64) -> f64),
-    /// Every so many-th element.
+    /// Every n-th element.
     Step(usize),
     /// One number of the first output of each of many calls.
     Call(fn(&[f64]) -> f64),
@@ -50,23 +50,23 @@ pub enum Take {
 /// A distribution.
 #[derive(Clone, Copy)]
 pub enum Law {
-    /// By its distribution function, mean and variance.
+    /// Continuous: distribution function, mean and variance.
     Continuous(fn(f64) -> f64, f64, f64),
-    /// Whole numbers from the first to the last of these, by their probabilities; what lies beyond is too rare to be seen.
+    /// Discrete: the probabilities of the integers in a range. Values outside are too rare to occur.
     Discrete(fn(f64) -> f64, i64, i64),
 }
 
-/// A call of an operator, and the distribution of what it draws.
+/// A call of an operator and the distribution of its samples.
 pub struct Draw {
-    /// The operator's own name.
+    /// Canonical name of the operator.
     pub op: &'static str,
     /// Parameters as text.
     pub attrs: &'static [(&'static str, &'static str)],
     /// Inputs.
     pub inputs: &'static [Input],
-    /// The numbers.
+    /// The samples.
     pub take: Take,
-    /// Their distribution.
+    /// Their expected distribution.
     pub law: Law,
 }
 
@@ -97,7 +97,7 @@ impl Draw {
         outputs[0].array()?.to_vec_as()
     }
 
-    /// The numbers that the operator draws from a seed, in training mode.
+    /// The samples for a seed, in training mode.
     ///
     /// # Errors
     /// Those of the operator.
@@ -115,8 +115,8 @@ impl Draw {
         numbers
     }
 
-    /// Compares numbers with the distribution. With a fixed seed the answer is always the same; another one would be refused once in
-    /// some thousand times.
+    /// Compares samples with the distribution. A fixed seed makes the answer deterministic; a correct operator fails for about one seed in
+    /// a thousand.
     ///
     /// # Errors
     /// What differs.
@@ -153,8 +153,8 @@ impl Law {
     }
 }
 
-/// The largest distance of the distribution of numbers from the expected one, times the root of their number, is below 1.95 with a
-/// probability of 0.999.
+/// Kolmogorov-Smirnov: the largest distance from the expected distribution function times the square root of the sample size is below 1.95
+/// with a probability of 0.999.
 fn kolmogorov_smirnov(numbers: &[f64], distribution: fn(f64) -> f64) -> std::result::Result<(), String> {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -171,13 +171,13 @@ fn kolmogorov_smirnov(numbers: &[f64], distribution: fn(f64) -> f64) -> std::res
     }
 }
 
-/// Pearson's chi-square over the whole numbers, those that are expected less than ten times taken together.
+/// Pearson's chi-square test; values expected less than ten times form one bin.
 fn chi_square(numbers: &[f64], probability: fn(f64) -> f64, first: i64, last: i64) -> std::result::Result<(), String> {
     let n = numbers.len() as f64;
     let mut counts = vec![0f64; usize::try_from(last - first + 1).unwrap_or(0)];
     for x in numbers {
-        let place = usize::try_from(*x as i64 - first).ok().filter(|_| x.fract() == 0.0);
-        match place.and_then(|i| counts.get_mut(i)) {
+        let index = usize::try_from(*x as i64 - first).ok().filter(|_| x.fract() == 0.0);
+        match index.and_then(|i| counts.get_mut(i)) {
             Some(count) => *count += 1.0,
             None => return Err(format!("{x} was drawn, which has no probability")),
         }

@@ -1,4 +1,4 @@
-//! Runs families and counts.
+//! Runs the cases of families and counts the results.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use crate::Runner;
 use crate::check::check;
 use crate::golden::{self, Case};
 
-/// The differences from MXNet that are meant: `known-differences.txt`.
+/// The intended differences from MXNet: `known-differences.txt`.
 ///
 /// Each line is an id (`family/operator/number`, `family/operator/*`), then a colon and the reason.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Known {
         Ok(known)
     }
 
-    /// Whether a case is listed.
+    /// True if a case is listed.
     pub fn covers(&self, id: &str) -> bool {
         self.entry(id).is_some()
     }
@@ -58,16 +58,16 @@ impl Known {
     }
 }
 
-/// What became of a family.
+/// The results of a family.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Name of the family.
     pub family: String,
     /// Cases that agree.
     pub passed: usize,
-    /// Cases that are known to differ, and do.
+    /// Listed cases that differ.
     pub known: usize,
-    /// What is wrong: the id of the case and why.
+    /// Failures: the id of the case and the reason.
     pub failures: Vec<(String, String)>,
 }
 
@@ -106,7 +106,7 @@ pub fn run(runner: &dyn Runner, folder: &Path, family: &str, known: &Known) -> R
     Ok(report)
 }
 
-/// A panic is never an answer, not even where MXNet refuses.
+/// A panic is always a failure, even if MXNet rejects the case.
 fn guarded(runner: &dyn Runner, case: &Case) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| check(runner, case))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());

@@ -14,17 +14,17 @@ pub struct Array {
     pub bytes: Vec<u8>,
 }
 
-/// How far values may lie from each other: `|given - expected| <= atol + rtol * |expected|`.
+/// Tolerance: `|given - expected| <= atol + rtol * |expected|`.
 #[derive(Debug, Clone, Copy)]
 pub struct Tolerance {
-    /// Relative part.
+    /// Relative tolerance.
     pub rtol: f64,
-    /// Absolute part.
+    /// Absolute tolerance.
     pub atol: f64,
 }
 
 impl Tolerance {
-    /// The usual tolerance of a type: some units in the last place, since sums may be formed in another order.
+    /// The default tolerance of a type: a few units in the last place, because sums may have another order.
     pub fn of(dtype: DType) -> Tolerance {
         let (rtol, atol) = match dtype {
             DType::F16 | DType::BF16 => (5e-3, 2e-3),
@@ -55,7 +55,7 @@ impl Array {
     /// Compares type, shape and values; NaN equals NaN and infinities must agree.
     ///
     /// # Errors
-    /// Says what differs, with the first value that does.
+    /// The difference, with the first differing value.
     pub fn expect(&self, expected: &Array, tolerance: Tolerance) -> Result<(), String> {
         self.expect_form(expected.dtype, &expected.shape)?;
         if self.bytes == expected.bytes {
@@ -64,7 +64,7 @@ impl Array {
         let close = |g: f64, e: f64| {
             g == e || (g.is_nan() && e.is_nan()) || (g - e).abs() <= tolerance.atol + tolerance.rtol * e.abs()
         };
-        // An infinite expectation would make the bound infinite too.
+        // An infinite expected value would make the tolerance infinite.
         let equal = |g: f64, e: f64| if e.is_infinite() { g == e } else { close(g, e) };
         let (given, wanted) = (self.to_f64(), expected.to_f64());
         match (given.iter().zip(&wanted)).position(|(g, e)| !equal(*g, *e)) {
@@ -82,7 +82,7 @@ impl Array {
     /// Compares type and shape.
     ///
     /// # Errors
-    /// Says what differs.
+    /// The difference.
     pub fn expect_form(&self, dtype: DType, shape: &[i64]) -> Result<(), String> {
         if self.dtype == dtype && self.shape == shape {
             return Ok(());

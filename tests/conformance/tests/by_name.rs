@@ -1,4 +1,4 @@
-//! Operators without goldens, called by their names: MXNet lists them, and cannot run them so, or only with outputs that are given.
+//! Operators without goldens, called by name: MXNet lists them but cannot run them in this way, or only with preallocated outputs.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ fn values_are_set_and_copied() {
     assert_eq!(floats(&copy[0]), [3.5; 4]);
 }
 
-/// A PNG picture of two rows of three pixels, and what MXNet 1.9.1 makes of it.
+/// A PNG image of two rows of three pixels, and its decoding by MXNet 1.9.1.
 #[test]
 fn pictures_are_decoded_as_in_mxnet() {
     let bytes: [u8; 85] = [
@@ -65,8 +65,8 @@ fn pictures_are_decoded_as_in_mxnet() {
     ];
     let data = Arc::new(Tensor::new(NDArray::from_slice(&bytes, &[bytes.len() as i64]).unwrap()));
     let decoded = |attrs: &[(&str, &str)]| {
-        let picture = call("_cvimdecode", attrs, std::slice::from_ref(&data)).unwrap().swap_remove(0);
-        (picture.shape().dims().to_vec(), picture.to_vec::<u8>().unwrap())
+        let image = call("_cvimdecode", attrs, std::slice::from_ref(&data)).unwrap().swap_remove(0);
+        (image.shape().dims().to_vec(), image.to_vec::<u8>().unwrap())
     };
     let rgb: Vec<u8> = (0..18).map(|i| 5 + 10 * i).collect();
     assert_eq!(decoded(&[]), (vec![2, 3, 3], rgb));
@@ -104,13 +104,13 @@ fn products_run_along_an_axis() {
     assert_eq!(products(&[("axis", "1"), ("reverse", "1")]), [6.0, 6.0, 3.0, 120.0, 30.0, 6.0]);
 }
 
-/// Points in the middle of four pixels: each contributes a quarter.
+/// Sampling points centred between four pixels, each of which contributes a quarter.
 #[test]
 fn regions_are_pooled_by_the_largest_contribution() {
-    let picture = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], &[1, 1, 3, 3]);
+    let image = tensor(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], &[1, 1, 3, 3]);
     let region = tensor(&[0.0, 0.0, 0.0, 2.0, 2.0], &[1, 5]);
     let attrs = [("pooled_size", "(2, 2)"), ("spatial_scale", "1"), ("sample_ratio", "1")];
-    let pooled = call("_onnx_MaxRoiAlign", &attrs, &[picture, region]).unwrap();
+    let pooled = call("_onnx_MaxRoiAlign", &attrs, &[image, region]).unwrap();
     assert_eq!(floats(&pooled[0]), [1.25, 1.5, 2.0, 2.25]);
 }
 
@@ -127,16 +127,16 @@ fn gradients_of_hawkes_processes_are_those_of_mxnet() {
             case.head_grads.iter().chain(&case.inputs).map(|a| Arc::new(Tensor::new(engine::to_engine(a).unwrap())));
         let gradients = call("_contrib_backward_hawkesll", &[], &arrays.collect::<Vec<_>>()).unwrap();
         for expected in &case.grads {
-            let place = case.inputs.iter().position(|i| i.name == expected.name).unwrap();
+            let index = case.inputs.iter().position(|i| i.name == expected.name).unwrap();
             let close = value::Tolerance { rtol: 1e-4, atol: 1e-5 };
-            engine::from_engine(&gradients[place]).expect(&expected.array().unwrap(), close).unwrap();
+            engine::from_engine(&gradients[index]).expect(&expected.array().unwrap(), close).unwrap();
             compared += 1;
         }
     }
     assert!(compared >= 3, "only {compared} gradients were compared");
 }
 
-/// `(q - shift) / scale` is the number, up to half a step; the range of the numbers is that of the integers.
+/// Dequantizes by `(q - shift) / scale`, within half a quantization step; the calibrated range maps to the integer range.
 #[test]
 fn integers_of_an_own_range_stand_for_the_numbers() {
     let numbers = [-1.5f32, 0.25, 0.75, 3.5, 1.0, 2.125];
@@ -166,7 +166,7 @@ impl HostInstance for Threefold {
     }
 }
 
-/// What `_CustomFunction` is on the tape.
+/// The tape node of `_CustomFunction`.
 #[test]
 fn recorded_functions_give_their_own_gradients() {
     let (x, y, gradient) = (tensor(&[1.0, 2.0], &[2]), tensor(&[5.0, 6.0], &[2]), tensor(&[0.0; 2], &[2]));

@@ -1,4 +1,4 @@
-//! The committed page of coverage is that of the sources, and every known difference is explained.
+//! `docs/op-coverage.md` is up to date, and every known difference has an explanation.
 
 use ferromx_conformance::coverage;
 use ferromx_conformance::suite::Known;

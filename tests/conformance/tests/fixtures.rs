@@ -5,7 +5,7 @@ use std::fs;
 use ferromx_conformance::check::network;
 use ferromx_conformance::engine::{attributes_by_node, from_engine, to_engine};
 use ferromx_conformance::fixture::{self, Checkpoint, Fixture, StoredParam};
-use ferromx_conformance::golden::Stored;
+use ferromx_conformance::golden::GoldenArray;
 use ferromx_conformance::suite::Known;
 use ferromx_conformance::value::{Array, Tolerance};
 use ferromx_core::context::Context;
@@ -25,7 +25,7 @@ fn path(file: &str) -> String {
     fixture::folder().join(file).to_str().unwrap().to_owned()
 }
 
-/// Runs a check on the fixtures that it applies to; those of `known-differences.txt` must fail, all others pass.
+/// Runs a check on its fixtures. Those in `known-differences.txt` must fail, all others must pass.
 fn each(check: impl Fn(&Fixture) -> Option<(String, Result<(), String>)>) {
     let known = Known::of_repository().unwrap();
     let mut wrong = Vec::new();
@@ -84,7 +84,7 @@ fn same_arrays(loaded: &Loaded, expected: &[StoredParam]) -> Result<(), String> 
     Ok(())
 }
 
-fn same_part(given: Option<&NDArray>, expected: Option<&Stored>) -> Result<(), String> {
+fn same_part(given: Option<&NDArray>, expected: Option<&GoldenArray>) -> Result<(), String> {
     match (given, expected) {
         (Some(given), Some(expected)) => {
             let values = expected.array().ok_or("no values are recorded")?;
@@ -198,20 +198,20 @@ fn named(loaded: &Loaded, name: &str) -> NDArray {
     to_dense(loaded.arrays[index].as_ref().unwrap()).unwrap()
 }
 
-/// The pictures as MNISTIter gives them.
-fn scaled(pictures: &Stored) -> NDArray {
-    let values: Vec<f32> = pictures.bytes.iter().map(|b| f32::from(*b) / 255.0).collect();
-    NDArray::from_slice(&values, &pictures.shape).unwrap()
+/// The images, scaled as by MNISTIter.
+fn scaled(images: &GoldenArray) -> NDArray {
+    let values: Vec<f32> = images.bytes.iter().map(|b| f32::from(*b) / 255.0).collect();
+    NDArray::from_slice(&values, &images.shape).unwrap()
 }
 
 /// The trained network on a batch.
-fn bound(pictures: NDArray, labels: NDArray, req: Req) -> Executor {
+fn bound(images: NDArray, labels: NDArray, req: Req) -> Executor {
     let symbol = Symbol::from_json(&fs::read_to_string(path("lenet-symbol.json")).unwrap()).unwrap();
     let loaded = file_format::load(&path("lenet-0030.params")).unwrap();
     let names = symbol.list_arguments();
     let args: Vec<NDArray> = (names.iter())
         .map(|name| match name.as_str() {
-            "data" => pictures.clone(),
+            "data" => images.clone(),
             "softmax_label" => labels.clone(),
             weight => named(&loaded, &format!("arg:{weight}")),
         })
@@ -227,7 +227,7 @@ fn bound(pictures: NDArray, labels: NDArray, req: Req) -> Executor {
 #[test]
 fn a_checkpoint_of_mxnet_predicts_what_it_predicts_there() {
     let expected = checkpoint();
-    let executor = bound(scaled(&expected.pictures), to_engine(&expected.labels).unwrap(), Req::Null);
+    let executor = bound(scaled(&expected.images), to_engine(&expected.labels).unwrap(), Req::Null);
     executor.forward(false).unwrap();
     let given = from_engine(&executor.outputs()[0]);
     let probabilities = expected.probabilities.array().unwrap();

@@ -1,4 +1,4 @@
-//! Every operator that draws random numbers draws them from its distribution, and the same ones whatever the number of threads.
+//! Every random operator draws from its documented distribution, and the same samples with any number of threads.
 
 use ferromx_conformance::statistics::DRAWS;
 use ferromx_kernels::par::{num_threads, set_num_threads};
@@ -28,7 +28,7 @@ fn random_numbers_have_their_distributions_with_any_number_of_threads() {
 
 #[test]
 fn every_operator_that_draws_is_tested() {
-    // Operators that run graphs or functions of programs draw what those draw.
+    // Control flow and user operators draw the samples of their bodies.
     let foreign = |name: &str| matches!(name, "Custom" | "_CustomFunction");
     let drawing = registry::all().filter(|def| def.random && def.graph_args.is_empty() && !foreign(def.name));
     let missing: Vec<_> =

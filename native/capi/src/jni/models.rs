@@ -175,7 +175,7 @@ native! {
         match import::check(&model, &options) {
             Ok(_) => new_strings::<&str>(env, &[]),
             Err(ferromx_interop::Error::Model(problems)) => {
-                let flat: Vec<String> = problems.into_iter().flat_map(|p| [p.place, p.message]).collect();
+                let flat: Vec<String> = problems.into_iter().flat_map(|p| [p.location, p.message]).collect();
                 new_strings(env, &flat)
             }
             Err(error) => Err(error.into()),

@@ -1,5 +1,5 @@
-//! Writes operators with graphs: `_cond` as If, `_foreach` as Scan, `_while_loop` as Loop. What a graph takes from outside is used by name, as
-//! ONNX has it; only rows, states and variables of loops are inputs of the body.
+//! Writes control flow operators: `_cond` as If, `_foreach` as Scan, `_while_loop` as Loop. A body refers to outer values by name, as in
+//! ONNX; only scanned rows, states and loop variables are inputs of the body.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::import::Importer;
 use crate::ir::{Dim, ElementType, Graph, Node, Value, ValueInfo};
 use crate::mxnet;
 
-/// Nodes with the names and handles of what they make.
+/// Nodes with the names and handles of their outputs.
 #[derive(Default)]
 struct Spliced {
     nodes: Vec<Node>,
     outputs: Vec<(String, usize)>,
 }
 
-/// Writes an operator with graphs. Gives the nodes that it covers.
+/// Writes a control flow operator and returns the nodes that it covers.
 pub fn write(
     importer: &mut Importer<'_>,
     source: &Source,
@@ -78,8 +78,8 @@ fn info(name: &str, shape: &Shape, dtype: Option<DType>) -> ValueInfo {
 }
 
 impl Writer<'_, '_> {
-    /// The numbers of a parameter.
-    fn places(&self, parameter: &str) -> Result<Vec<usize>> {
+    /// The indices in a parameter.
+    fn indices(&self, parameter: &str) -> Result<Vec<usize>> {
         let value = self.node.attributes.get(parameter).and_then(Value::ints);
         let value =
             value.ok_or_else(|| Error::value(format!("{parameter} of {} is no list of numbers", self.node.op)))?;
@@ -92,10 +92,10 @@ impl Writer<'_, '_> {
     }
 
     /// The handle of an input of the operator.
-    fn input(&self, place: usize) -> Result<usize> {
-        let name = self.node.inputs.get(place);
+    fn input(&self, index: usize) -> Result<usize> {
+        let name = self.node.inputs.get(index);
         let handle = name.and_then(|name| self.source.handles.get(name)).copied();
-        handle.ok_or_else(|| Error::value(format!("{} has no input {place}", self.node.op)))
+        handle.ok_or_else(|| Error::value(format!("{} has no input {index}", self.node.op)))
     }
 
     fn unique(&mut self, what: &str) -> String {
@@ -103,7 +103,7 @@ impl Writer<'_, '_> {
         self.importer.sink.as_mut().map_or(wanted.clone(), |s| s.unique(&wanted))
     }
 
-    /// A new tensor with a name of its own.
+    /// A new tensor with a unique name.
     fn tensor(&mut self, what: &str, shape: Shape, dtype: Option<DType>) -> (String, usize) {
         let name = self.unique(what);
         let handle = self.importer.builder.input(&name, shape, dtype, None);
@@ -168,7 +168,7 @@ impl Writer<'_, '_> {
         Ok(Spliced { outputs: outputs.collect(), nodes: chunks.into_iter().flatten().collect() })
     }
 
-    /// A body of nodes. Outputs that no node of it makes, or that it has twice, are copies.
+    /// A body of nodes. Outputs that no inner node produces, and repeated ones, are copies.
     fn body(&mut self, what: &str, inputs: Vec<ValueInfo>, mut made: Vec<Node>, outputs: &[(String, usize)]) -> Value {
         let mut ends: Vec<ValueInfo> = Vec::new();
         for (name, handle) in outputs {
@@ -187,7 +187,7 @@ impl Writer<'_, '_> {
         Value::Graph(Arc::new(Graph { name, nodes: made, inputs, outputs: ends, ..Graph::default() }))
     }
 
-    /// A condition as a single truth value.
+    /// A condition as a Boolean scalar.
     fn truth(&mut self, what: &str, made: &mut Spliced) -> Result<(String, usize)> {
         let Some((mut name, handle)) = made.outputs.first().cloned() else {
             return Err(Error::value("a condition has no output"));
@@ -218,7 +218,7 @@ impl Writer<'_, '_> {
     }
 
     fn inputs_at(&self, parameter: &str) -> Result<Vec<usize>> {
-        self.places(parameter)?.into_iter().map(|place| self.input(place)).collect()
+        self.indices(parameter)?.into_iter().map(|index| self.input(index)).collect()
     }
 
     fn branch(&mut self, graphs: &[Symbol]) -> Result<()> {
@@ -243,36 +243,36 @@ impl Writer<'_, '_> {
     fn scan(&mut self, graphs: &[Symbol]) -> Result<()> {
         let [step] = graphs else { return Err(Error::value("_foreach has one graph")) };
         let (data, states, rest) =
-            (self.places("in_data_locs")?, self.places("in_state_locs")?, self.places("remain_locs")?);
+            (self.indices("in_data_locs")?, self.indices("in_state_locs")?, self.indices("remain_locs")?);
         let mut variables = vec![0; data.len() + states.len() + rest.len()];
         let (mut inputs, mut state_infos, mut row_infos, mut before) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (k, place) in states.iter().enumerate() {
+        for (k, index) in states.iter().enumerate() {
             let outer = self.input(data.len() + k)?;
             inputs.push(self.written(outer)?);
             let t = self.importer.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let (name, handle) = self.tensor(&format!("state{k}"), shape.clone(), dtype);
             state_infos.push(info(&name, &shape, dtype));
-            variables[*place] = handle;
+            variables[*index] = handle;
         }
-        for (k, place) in data.iter().enumerate() {
+        for (k, index) in data.iter().enumerate() {
             let outer = self.input(k)?;
             inputs.push(self.written(outer)?);
             let t = self.importer.builder.info(outer);
             let (dtype, row) = (t.dtype, t.shape.dims().get(1..).unwrap_or(&[]).to_vec());
             let (name, handle) = self.tensor(&format!("row{k}"), Shape::new(&row), dtype);
             row_infos.push(info(&name, &Shape::new(&row), dtype));
-            variables[*place] = handle;
+            variables[*index] = handle;
             if row.is_empty() {
-                // The rows of a vector have one element here, and none of the dimensions there.
+                // A row of a vector has the shape (1,) here and () in ONNX.
                 let axes = self.importer.integers(&format!("{name}/axes"), &[0], &[1])?;
                 let (wide, handle) = self.tensor(&format!("row{k}/wide"), Shape::new(&[1]), dtype);
                 before.push(Self::operator("Unsqueeze", vec![name, self.written(axes)?], &wide));
-                variables[*place] = handle;
+                variables[*index] = handle;
             }
         }
-        for (k, place) in rest.iter().enumerate() {
-            variables[*place] = self.input(data.len() + states.len() + k)?;
+        for (k, index) in rest.iter().enumerate() {
+            variables[*index] = self.input(data.len() + states.len() + k)?;
         }
         let made = self.splice(step, &variables, "step")?;
         before.extend(made.nodes);
@@ -292,8 +292,8 @@ impl Writer<'_, '_> {
         let [test, round] = graphs else { return Err(Error::value("_while_loop has two graphs")) };
         let rows = self.count("num_out_data");
         let (test_locs, round_locs, vars) =
-            (self.places("cond_input_locs")?, self.places("func_input_locs")?, self.places("func_var_locs")?);
-        // Before the first round the condition looks at the first values.
+            (self.indices("cond_input_locs")?, self.indices("func_input_locs")?, self.indices("func_var_locs")?);
+        // The condition of the first round reads the initial values.
         let first = self.inputs_at("cond_input_locs")?;
         let mut start = self.splice(test, &first, "start")?;
         let (goes_on, _) = self.truth("start", &mut start)?;
@@ -307,20 +307,20 @@ impl Writer<'_, '_> {
             info(&before, &Shape::new(&[]), Some(DType::Bool)),
         ];
         let mut variables = self.inputs_at("func_input_locs")?;
-        for (k, place) in vars.iter().enumerate() {
-            let outer = self.input(round_locs[*place])?;
+        for (k, index) in vars.iter().enumerate() {
+            let outer = self.input(round_locs[*index])?;
             inputs.push(self.written(outer)?);
             let t = self.importer.builder.info(outer);
             let (shape, dtype) = (t.shape.clone(), t.dtype);
             let (name, handle) = self.tensor(&format!("variable{k}"), shape.clone(), dtype);
             infos.push(info(&name, &shape, dtype));
-            variables[*place] = handle;
+            variables[*index] = handle;
         }
         let made = self.splice(round, &variables, "round")?;
-        // The condition for the next round looks at what this one made.
+        // The condition of the next round reads the outputs of this one.
         let mut next = Vec::new();
         for loc in test_locs {
-            let var = vars.iter().position(|place| round_locs[*place] == loc);
+            let var = vars.iter().position(|index| round_locs[*index] == loc);
             next.push(match var.and_then(|v| made.outputs.get(rows + v)) {
                 Some((_, handle)) => *handle,
                 None => self.input(loc)?,
@@ -346,7 +346,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// What a loop collected, with rows of zeros for the rounds that it did not make: `_while_loop` has as many rows as it may make rounds.
+    /// The stacked outputs of a loop, padded with zeros: `_while_loop` gives a row for each of `max_iterations`.
     fn lengthen(&mut self, rows: &str, row: usize, whole: &str, made: &mut Vec<Node>) -> Result<()> {
         let rank = self.importer.builder.info(row).shape.ndim();
         let rank = rank.ok_or_else(|| Error::value(format!("the number of dimensions of '{whole}' is not known")))?;
@@ -367,20 +367,20 @@ impl Writer<'_, '_> {
         let mut join = Self::operator("Concat", vec![before, missing, after], &pads);
         join.attributes.insert("axis".into(), Value::Int(0));
         made.push(join);
-        // The output may have the name of the loop.
+        // The output may have the loop's name.
         let name = self.unique("lengthened");
         made.push(Node { name, ..Self::operator("Pad", vec![rows.into(), pads], whole) });
         Ok(())
     }
 }
 
-/// The constants that nodes use, graphs inside of them too.
+/// The constants that nodes and their subgraphs use.
 pub fn used_names(nodes: &[Node]) -> std::collections::HashSet<String> {
     let inner = |n: &Node| crate::import::free_names(n).into_iter().map(str::to_string).collect::<Vec<_>>();
     nodes.iter().flat_map(|n| n.inputs.iter().cloned().chain(inner(n))).collect()
 }
 
-/// Renames a value in nodes and the graphs inside of them.
+/// Renames a value in nodes and their subgraphs.
 pub fn rename_everywhere(nodes: &mut [Node], rename: &impl Fn(&mut String)) {
     for node in nodes {
         node.inputs.iter_mut().chain(&mut node.outputs).for_each(rename);

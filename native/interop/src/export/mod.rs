@@ -1,12 +1,12 @@
 //! The export process: from our graph to a model, by the same table read from right to left.
 //!
-//! Nodes are taken from the outputs towards the inputs. For each the table's processes are tried whose recipe is made of operators of
-//! ours that stand there; the first one that fits makes the framework's operators.
+//! Nodes are visited from the outputs to the inputs. For each one, the first process whose right side matches writes the framework's
+//! operators.
 
 mod bodies;
-mod fit;
+mod dynamic_shapes;
 mod hooks;
-mod open_shapes;
+mod match_pattern;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,25 +18,24 @@ use ferromx_runtime::symbol::{Node as SymbolNode, Symbol};
 use ferromx_runtime::symbol_infer::infer_dtypes;
 use indexmap::IndexMap;
 
-use crate::error::{Error, Problem, Result};
+use crate::error::{Error, Position, Problem, Result};
 use crate::framework::Framework;
-use crate::error::Position;
 use crate::import::{Builder, Hooks, Importer, Names, NumpyShapes, Scope};
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 use crate::mapping::ast::{Call, Direction, Expr, Process};
 use crate::mapping::Mappings;
 use crate::mxnet;
-use fit::Fit;
 use hooks::ExportHooks;
+use match_pattern::PatternMatch;
 
-/// The version of the operator set that is written by default.
+/// Default version of the operator set.
 pub const DEFAULT_OPSET: i64 = 21;
-/// The versions that can be written.
+/// Supported versions of the operator set.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 13..=25;
 
-/// Our graph with what is known of its tensors.
+/// Our graph with the known facts about its tensors.
 pub struct Source {
-    /// The graph in the neutral form.
+    /// The graph in framework-neutral form.
     graph: Graph,
     /// How often each value is used.
     uses: HashMap<String, usize>,
@@ -44,18 +43,18 @@ pub struct Source {
     handles: HashMap<String, usize>,
     /// Names by handle.
     names: Vec<String>,
-    /// The node that makes a value.
+    /// The producer of each value.
     producers: HashMap<String, usize>,
     /// Constants of one element.
     numbers: HashMap<usize, f64>,
-    /// Operators with graphs inside, by name.
+    /// Control flow operators, by name.
     inner: HashMap<String, Arc<SymbolNode>>,
     /// Variables, by name.
     variables: HashMap<String, Arc<SymbolNode>>,
 }
 
 impl Source {
-    /// A graph of which nothing is known yet.
+    /// A graph without inferred facts.
     fn of(graph: Graph, symbol: &Symbol) -> Source {
         let named = |n: Arc<SymbolNode>| (n.name.clone(), n);
         let inner = symbol.nodes().into_iter().filter(|n| !n.graphs.is_empty()).map(named).collect();
@@ -72,7 +71,7 @@ impl Source {
         }
     }
 
-    /// Finds out who makes and who uses the values.
+    /// Fills the tables of producers and uses.
     fn index(&mut self) {
         for (i, node) in self.graph.nodes.iter().enumerate() {
             self.producers.extend(node.outputs.iter().map(|o| (o.clone(), i)));
@@ -86,7 +85,7 @@ impl Source {
         self.handles.get(name).map_or(Value::None, |h| Value::Handle(*h))
     }
 
-    /// The index of an input in the model that the graph was imported from; inputs without one stand behind the others.
+    /// The index of an input in the model that the graph was imported from; inputs without one come last.
     fn input_index(&self, name: &str) -> usize {
         let index = self.variables.get(name).and_then(|node| node.attrs.read().get(mxnet::INPUT_INDEX)?.parse().ok());
         index.unwrap_or(usize::MAX)
@@ -104,7 +103,7 @@ impl Source {
     }
 }
 
-/// The nodes that are being written.
+/// The nodes written so far.
 #[derive(Default)]
 pub struct Sink {
     nodes: Vec<Node>,
@@ -115,7 +114,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A name that nothing has yet.
+    /// An unused name.
     fn unique(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_string();
         let mut n = 0;
@@ -127,18 +126,18 @@ impl Sink {
     }
 }
 
-/// What is exported besides the graph.
+/// Export options.
 #[derive(Clone, Default)]
 pub struct ExportOptions {
-    /// Shapes of inputs by name; -1 leaves a dimension open.
+    /// Shapes of inputs by name; -1 is a dynamic dimension.
     pub shapes: Vec<(String, Shape)>,
-    /// Element types of inputs by name where they are not float32.
+    /// Element types of inputs by name; float32 if absent.
     pub dtypes: Vec<(String, DType)>,
     /// Names for the outputs, in their order; by default those of the symbol.
     pub outputs: Vec<String>,
-    /// The inputs that the model has, in their order, also those that nothing reads. Other inputs stand behind them.
+    /// The inputs of the model in order, including unused ones. Other inputs follow them.
     pub inputs: Vec<ValueInfo>,
-    /// The version of the operator set.
+    /// Version of the operator set.
     pub opset: Option<i64>,
     /// What the program writes in place of the table: `before` gives operators of ours, `prepare` a node of any operator set.
     pub hooks: Option<Arc<dyn Hooks>>,
@@ -149,7 +148,7 @@ pub struct ExportOptions {
 /// Writes a symbol with its parameters as a model.
 ///
 /// # Errors
-/// Every operator that has no form in the framework, with the names of the nodes.
+/// All operators that the framework cannot express, with the names of the nodes.
 pub fn export(symbol: &Symbol, params: &IndexMap<String, NDArray>, options: &ExportOptions) -> Result<Model> {
     let _numpy = NumpyShapes::set();
     let flat = symbol.expanded();
@@ -191,7 +190,7 @@ fn added_version(options: &ExportOptions, domain: &str) -> i64 {
     options.mappings.as_ref().map_or(1, |added| added.schema.written_version(domain))
 }
 
-/// Takes the graph apart and infers shapes and types of everything in it.
+/// Reads the graph and infers the shapes and types of all its values.
 fn look_at(
     symbol: &Symbol,
     params: &IndexMap<String, NDArray>,
@@ -214,7 +213,7 @@ fn look_at(
             }
         }
     }
-    let shapes = open_shapes::infer(&internals, shapes)?;
+    let shapes = dynamic_shapes::infer(&internals, shapes)?;
     let types = infer_dtypes(&internals, &dtypes)?.outputs;
     let mut source = Source::of(graph, symbol);
     for ((e, shape), dtype) in internals.entries().iter().zip(shapes).zip(types) {
@@ -235,7 +234,7 @@ fn look_at(
     Ok(source)
 }
 
-/// The framework's nodes for each of ours that something needs, from the outputs to the inputs.
+/// The framework's nodes for each live node of ours, from the outputs to the inputs.
 fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec<Vec<Node>>> {
     let mut covered = vec![false; source.graph.nodes.len()];
     let mut problems: Vec<Problem> = Vec::new();
@@ -255,7 +254,7 @@ fn nodes(importer: &mut Importer<'_>, source: &Source, opset: i64) -> Result<Vec
     if problems.is_empty() { Ok(chunks) } else { Err(Error::Model(problems)) }
 }
 
-/// Writes one node of ours, with those that the process covers.
+/// Writes one node of ours and returns the nodes that the process covers.
 fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> Result<Vec<usize>> {
     if let Some(op) = source.inner.get(&source.graph.nodes[i].name) {
         return bodies::write(importer, source, i, op, opset);
@@ -273,25 +272,25 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
         if !(process.since..=process.until).contains(&version) {
             continue;
         }
-        let mut fit = Fit { source, table, process, names: Names::new(), covered: Vec::new() };
-        if let Err(why) = fit.node(i) {
-            if fit.covered.len() == 1 || (fit.covered.len() > 1 && reasons.is_empty()) {
+        let mut matching = PatternMatch { source, table, process, names: Names::new(), covered: Vec::new() };
+        if let Err(why) = matching.node(i) {
+            if matching.covered.len() == 1 || (matching.covered.len() > 1 && reasons.is_empty()) {
                 reasons.push(why);
             }
             continue;
         }
-        let (names, covered) = (fit.names, fit.covered);
+        let (names, covered) = (matching.names, matching.covered);
         let ours = &source.graph.nodes[i];
         let mut scope = Scope::new(&mut *importer, ours, ours.name.clone(), process);
-        let mut fits = true;
+        let mut accepted = true;
         for (condition, why) in &process.conditions {
             if !scope.eval(condition, &names, false)?.is_true() {
                 reasons.push(if why.is_empty() { "a condition does not hold".into() } else { why.clone() });
-                fits = false;
+                accepted = false;
                 break;
             }
         }
-        if !fits {
+        if !accepted {
             continue;
         }
         write(&mut scope, process, &names, ours)?;
@@ -319,13 +318,13 @@ fn node(importer: &mut Importer<'_>, source: &Source, i: usize, opset: i64) -> R
     }))
 }
 
-/// Makes the framework's side of a process.
+/// Creates the framework's side of a process.
 fn write(scope: &mut Scope<'_, '_>, process: &Process, names: &Names<'_>, ours: &Node) -> Result<()> {
     if scope.importer.table.rule(&process.left.name).is_none() {
         framework_call(scope, &process.left, names, Some(&ours.outputs))?;
         return Ok(());
     }
-    // What a rule makes gets the names of the outputs.
+    // A rule's results get the names of the outputs.
     let made = match scope.eval(&Expr::Call(process.left.clone()), names, false)? {
         Value::List(items) => items,
         single => vec![single],
@@ -409,7 +408,7 @@ pub fn framework_call(
             None if outputs.is_some() => names.get(a.name.as_str()).cloned().unwrap_or_default(),
             None => Value::None,
         };
-        // Truth values and whole numbers are written as the kind of the attribute says.
+        // Booleans and integers are written as the kind of the attribute demands.
         let value = match (a.kind, value) {
             (crate::ir::AttributeKind::Int, Value::Bool(b)) => Value::Int(i64::from(b)),
             (crate::ir::AttributeKind::Float, v) if v.number().is_some() => {
@@ -451,7 +450,7 @@ pub fn framework_call(
 }
 
 impl Importer<'_> {
-    /// The name under which a tensor is written; a constant gets one when it is first asked for.
+    /// The name of a tensor in the model. A constant gets its name at the first use.
     fn written_name(&mut self, value: &Value) -> Result<String> {
         let handle = match value {
             Value::None => return Ok(String::new()),
@@ -493,13 +492,14 @@ fn finish(
     let info = |name: &str| {
         let t = source.handles.get(name).map(|h| importer.builder.info(*h));
         let attrs = source.variables.get(name).map(|node| node.attrs.read().clone()).unwrap_or_default();
-        let open = |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));
-        let dim = |(k, d): (usize, &i64)| usize::try_from(*d).map_or_else(|_| open(k), Dim::Known);
+        let unknown =
+            |k: usize| attrs.get(&mxnet::dim_name_key(k)).map_or(Dim::Unknown, |name| Dim::Named(name.clone()));
+        let dim = |(k, d): (usize, &i64)| usize::try_from(*d).map_or_else(|_| unknown(k), Dim::Known);
         let dims = t.filter(|t| t.shape.ndim_is_known()).map(|t| t.shape.dims().iter().enumerate().map(dim).collect());
         let element = t.and_then(|t| t.dtype).map(ElementType::Ours);
         ValueInfo { name: name.to_string(), element, dims, other: None }
     };
-    // A label of the training, for example, is read by nothing that is written.
+    // An input such as a training label may have no reader among the written nodes.
     let needed = |name: &String| !params.contains_key(name) && (used.contains(name) || heads.contains(&name));
     let mut inputs: Vec<ValueInfo> =
         source.graph.inputs.iter().filter(|i| needed(&i.name)).map(|i| info(&i.name)).collect();
@@ -515,7 +515,7 @@ fn finish(
     Ok(())
 }
 
-/// The inputs in the order of `wanted`, with those that are only there; the others stand behind them.
+/// The inputs in the order of `wanted`, including unused ones; the others follow.
 fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
     let (mut known, mut ordered) = (inputs, Vec::new());
     for info in wanted {
@@ -528,7 +528,7 @@ fn with_order(inputs: Vec<ValueInfo>, wanted: &[ValueInfo]) -> Vec<ValueInfo> {
     ordered
 }
 
-/// Gives the outputs the names that are wanted: an operator that copies makes each that has another one.
+/// Names the outputs as requested, with an Identity for each output that has another name.
 fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, mut outs: Vec<(String, ValueInfo)>) {
     let Some(sink) = importer.sink.as_mut() else { return };
     let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
@@ -542,7 +542,7 @@ fn name_outputs(graph: &mut Graph, importer: &mut Importer<'_>, mut outs: Vec<(S
         let name = if taken.contains(&wanted) { sink.unique(&wanted) } else { wanted };
         taken.insert(name.clone());
         let mut source = info.name.clone();
-        // Something inside that has the name of an output gets another one.
+        // An inner value with the name of an output is renamed.
         if !sink.used.insert(name.clone()) && !graph.inputs.iter().any(|i| i.name == name) {
             let other = sink.unique(&format!("{name}/inner"));
             let rename = |n: &mut String| {

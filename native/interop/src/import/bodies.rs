@@ -1,7 +1,7 @@
-//! Graphs inside of operators whose course is decided when the model runs: branches become `_cond`, loops `_while_loop` and `_foreach`.
+//! Control flow that is decided when the model runs: branches become `_cond`, loops `_while_loop` and `_foreach`.
 //!
-//! A body is mapped on variables for its inputs. Its operators are marked, so that the graph can be cut out of the one around it; what it
-//! takes from outside becomes an input of the operator.
+//! A body is mapped with variables as its inputs. Its operators are marked, so that the subgraph can be cut out of the outer graph; outer
+//! values that it reads become inputs of the operator.
 
 use std::collections::HashMap;
 
@@ -15,20 +15,20 @@ use super::{Importer, Scope};
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-/// A graph that was cut out.
+/// A subgraph.
 pub struct Body {
     symbol: Symbol,
-    /// For each of its variables the tensor that it stands for: one of the body's inputs, or one of the graph around it.
+    /// The tensor of each variable: an input of the body or a value of the outer graph.
     inputs: Vec<usize>,
 }
 
-/// The inputs of an operator with graphs, each of which is listed once.
+/// The distinct inputs of a control flow operator.
 #[derive(Default)]
 pub struct Operands(Vec<usize>);
 
 impl Operands {
-    /// The place of a tensor among the inputs.
-    pub fn place(&mut self, tensor: usize) -> i64 {
+    /// The index of a tensor among the inputs; adds it if it is new.
+    pub fn index_of(&mut self, tensor: usize) -> i64 {
         let known = self.0.iter().position(|t| *t == tensor);
         known.unwrap_or_else(|| {
             self.0.push(tensor);
@@ -43,32 +43,32 @@ impl Operands {
 }
 
 impl Body {
-    /// The tensors that its variables stand for, in their order.
+    /// The tensors of its variables, in order.
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 }
 
 impl Importer<'_> {
-    /// A variable for an input of a body that is given this tensor, or parts of it.
+    /// A variable for an input of a body that receives this tensor or slices of it.
     pub fn body_input(&mut self, name: &str, shape: Shape, dtype: Option<DType>, given: usize) -> usize {
-        match self.builder.info(given).is_doubtful {
+        match self.builder.info(given).is_from_placeholder {
             true => self.builder.placeholder(name, shape, dtype),
             false => self.builder.input(name, shape, dtype, None),
         }
     }
 
-    /// A constant truth value or whole number.
+    /// A constant Boolean or integer.
     ///
     /// # Errors
-    /// No memory.
+    /// Out of memory.
     pub fn scalar<T: ferromx_core::dtype::Element>(&mut self, name: &str, x: T) -> Result<Value> {
         Ok(Value::Handle(self.builder.constant(name, NDArray::from_slice(&[x], &[])?)))
     }
 }
 
 impl Scope<'_, '_> {
-    /// Makes a body's operators by `make`, and cuts them out of the graph. Also gives the outputs as tensors.
+    /// Creates a body's operators by `make` and cuts them out of the graph. Also returns the outputs as tensors.
     ///
     /// # Errors
     /// Those of `make`; an output that is no tensor.
@@ -95,7 +95,7 @@ impl Scope<'_, '_> {
         Ok((Body { symbol, inputs }, made))
     }
 
-    /// The outputs of a body, as they are and each by an operator of its own inside of it.
+    /// The outputs of a body as tensors, and as entries that are each produced by a separate inner operator.
     fn ends(&mut self, name: &str, values: Vec<Value>) -> Result<(Vec<usize>, Vec<usize>)> {
         let (mut made, mut outputs) = (Vec::new(), Vec::new());
         for value in values {
@@ -108,7 +108,7 @@ impl Scope<'_, '_> {
         Ok((made, outputs))
     }
 
-    /// Adds an operator with graphs to the graph and gives its outputs.
+    /// Adds a control flow operator to the graph and returns its outputs.
     ///
     /// # Errors
     /// Those of the operator.

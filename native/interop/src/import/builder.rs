@@ -1,4 +1,4 @@
-//! Builds our graph: adds operators by descriptor, infers what can be known, computes what is constant.
+//! Builds our graph: adds operators by name, infers shapes and types, folds constants.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -23,66 +23,66 @@ use crate::ir::{Dim, Value};
 use crate::mapping::ast::Operator;
 use crate::mxnet;
 
-/// Elements that a constant may grow to where its operator makes more than it is given, such as a tensor of zeros.
+/// Most elements of a folded constant that is larger than its inputs, such as a tensor of zeros.
 const MAX_GROWN: usize = 1 << 24;
-/// Elements of a tensor: more than any array has, and few enough for operators to calculate with shapes.
+/// Most elements of a tensor: more than any array has, and few enough that shape arithmetic cannot overflow.
 const MAX_ELEMENTS: i64 = 1 << 36;
-/// Elements of an array of whole numbers whose unknown elements are followed through the graph.
+/// Most elements of an integer tensor whose symbolic elements are propagated.
 const MAX_FOLLOWED: usize = 1 << 10;
 
-/// A tensor of the graph that is being built: what is known of it.
+/// The known facts about a tensor of the graph.
 pub struct TensorInfo {
-    /// Name of the variable that holds it if it is a constant.
+    /// Name of its variable if it is a constant.
     pub name: String,
-    /// Its place in the graph; made when it is asked for if it is a constant.
+    /// Its entry in the graph. Constants get one at their first use.
     symbol: Option<Symbol>,
-    /// Shape, -1 for what is not known.
+    /// Shape, with -1 for unknown dimensions.
     pub shape: Shape,
     /// Element type.
     pub dtype: Option<DType>,
     /// Its elements, if they are known.
     pub value: Option<NDArray>,
-    /// Dimensions, unknown ones by names that tell which of them are equal.
+    /// Dimensions; unknown ones are symbolic, so that equal ones compare equal.
     pub dims: Option<Dims>,
-    /// Its elements where they are whole numbers and only some of them are known.
+    /// The elements of an integer tensor, some of them symbolic.
     pub partly: Option<NDArray>,
-    /// Whether it is a parameter of the model, which may be trained.
+    /// True for a parameter of the model, which may be trained.
     pub is_parameter: bool,
-    /// Whether it stands for, or follows from, something that could not be made.
-    pub is_doubtful: bool,
+    /// True for a placeholder and for tensors that depend on one.
+    pub is_from_placeholder: bool,
 }
 
-/// The graph so far.
+/// The graph that is being built.
 pub struct Builder {
     tensors: Vec<TensorInfo>,
-    /// The names of nodes, each with the last number that was added to it to make another one.
+    /// The names of nodes, each with the last suffix that made it unique.
     names: HashMap<String, usize>,
-    /// Whether random numbers are drawn while the graph is built: when a model is executed by folding it.
+    /// True if a model is executed by folding, so that random operators are computed, too.
     executing: bool,
     dimensions: Dimensions,
-    /// The inner graphs that operators are added to, the innermost one last: name, and the first tensor of it.
+    /// The subgraphs that are being built, the innermost one last: name and first tensor.
     inner: Vec<(String, usize)>,
-    /// Tensors that operators change.
+    /// Tensors that operators mutate.
     states: HashSet<usize>,
-    /// Tensors that operators use without changing them.
+    /// Tensors that operators read without mutating them.
     read: HashSet<usize>,
-    /// Copies of changed tensors, for operators that only use them.
+    /// Copies of mutated tensors, for operators that only read them.
     copies: HashMap<usize, usize>,
 }
 
-/// The attribute that tells which inner graph an operator belongs to.
+/// The attribute with the subgraph of an operator.
 const INNER: &str = "__subgraph_name__";
 
-/// Whether equal inputs always give equal outputs.
+/// True if equal inputs always give equal outputs.
 fn is_pure(def: &OpDef) -> bool {
-    !def.random && !matches!(def.forward, Forward::Host(_)) && def.name != "Custom"
+    !def.random && !matches!(def.forward, Forward::Foreign(_)) && def.name != "Custom"
 }
 
 /// The attributes of a variable of a known shape and type.
 fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
     let mut attrs = Attrs::new();
     if shape.is_known() {
-        // Without dimensions, or with one of 0, a shape means something else in legacy semantics.
+        // Legacy semantics read an empty shape and dimensions of 0 as unknown.
         let plain = !shape.dims().contains(&0) && !shape.dims().is_empty();
         let key = if plain { "__shape__" } else { "__np_shape__" };
         attrs.insert(key.into(), Value::from(shape.dims().to_vec()).to_string());
@@ -93,7 +93,7 @@ fn described(shape: &Shape, dtype: Option<DType>) -> Attrs {
     attrs
 }
 
-/// Parameters whose whole numbers may be any: places that are cut to what there is, and values.
+/// Integer parameters with any value: indices that are clipped to the axis, and fill values.
 const ANY_NUMBER: [&str; 13] = [
     "begin",
     "end",
@@ -110,7 +110,7 @@ const ANY_NUMBER: [&str; 13] = [
     "max_output_boxes_per_class",
 ];
 
-/// Whether operators can calculate with the whole numbers of a parameter.
+/// True if operators can compute with the integers of a parameter.
 fn is_moderate(value: &Value) -> bool {
     match value {
         Value::Int(i) => (-MAX_ELEMENTS..=MAX_ELEMENTS).contains(i),
@@ -119,7 +119,7 @@ fn is_moderate(value: &Value) -> bool {
     }
 }
 
-/// Whether a value has the name of a dimension in it.
+/// True if a value contains a symbolic dimension.
 fn has_name(value: &Value) -> bool {
     match value {
         Value::Int(i) => is_unknown(*i),
@@ -132,7 +132,7 @@ fn whole(dims: Vec<i64>) -> Vec<Value> {
     dims.into_iter().map(Value::Int).collect()
 }
 
-/// Refuses shapes that no array can have.
+/// Rejects shapes that no array can have.
 pub(super) fn check_shape(shape: &Shape) -> Result<()> {
     let mut known = shape.dims().iter().filter(|d| **d > 0);
     let elements = known.try_fold(1i64, |n, d| n.checked_mul(*d)).filter(|n| *n <= MAX_ELEMENTS);
@@ -143,7 +143,7 @@ pub(super) fn check_shape(shape: &Shape) -> Result<()> {
 }
 
 impl Builder {
-    /// An empty graph. With `executing` everything is computed at once, random numbers too.
+    /// An empty graph. With `executing` all operators are computed at once, random ones too.
     pub fn new(executing: bool) -> Builder {
         Builder {
             tensors: Vec::new(),
@@ -157,12 +157,12 @@ impl Builder {
         }
     }
 
-    /// Whether everything is computed at once.
+    /// True if all operators are computed at once.
     pub fn is_executing(&self) -> bool {
         self.executing
     }
 
-    /// What is known of a tensor.
+    /// The known facts about a tensor.
     pub fn info(&self, handle: usize) -> &TensorInfo {
         &self.tensors[handle]
     }
@@ -172,7 +172,7 @@ impl Builder {
         self.tensors.len() - 1
     }
 
-    /// A name that no node has yet: the wanted one, or one that begins with it.
+    /// An unused node name: the wanted one, or one that begins with it.
     pub fn unique(&mut self, wanted: &str) -> String {
         let wanted = if wanted.is_empty() { "node" } else { wanted };
         let mut name = wanted.to_string();
@@ -201,11 +201,11 @@ impl Builder {
             dims,
             partly: None,
             is_parameter: false,
-            is_doubtful: false,
+            is_from_placeholder: false,
         })
     }
 
-    /// Keeps what a model says of an input whose dimensions are not all known: those that are, and the names of others.
+    /// Records the declared dimensions of a dynamic input: known lengths and names.
     pub fn keep_dims(&self, handle: usize, dims: &[Dim]) {
         let TensorInfo { shape, symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
         if shape.is_known() || shape.ndim() != Some(dims.len()) {
@@ -213,7 +213,7 @@ impl Builder {
         }
         let [variable] = symbol.entries() else { return };
         let mut attrs = variable.node.attrs.write();
-        // An open dimension is -1, which both semantics read so; 0 is open in the legacy ones.
+        // -1 is unknown in both semantics, 0 only in the legacy one.
         let key = if shape.dims().contains(&0) { "__np_shape__" } else { "__shape__" };
         attrs.insert(key.into(), Value::from(shape.dims().to_vec()).to_string());
         for (k, dim) in dims.iter().enumerate().filter(|(k, _)| shape.dim(*k) < 0) {
@@ -223,31 +223,31 @@ impl Builder {
         }
     }
 
-    /// Keeps the index of an input among those of the model, so that an export writes them in the same order.
+    /// Records the index of an input in the model, so that an export keeps the order.
     pub fn keep_index(&mut self, handle: usize, index: usize) {
         let TensorInfo { symbol: Some(symbol), .. } = &self.tensors[handle] else { return };
         let [variable] = symbol.entries() else { return };
         variable.node.attrs.write().insert(mxnet::INPUT_INDEX.into(), index.to_string());
     }
 
-    /// A tensor in place of one that could not be made.
+    /// A placeholder for the output of a node that could not be mapped.
     pub fn placeholder(&mut self, name: &str, shape: Shape, dtype: Option<DType>) -> usize {
         let handle = self.input(name, shape, dtype, None);
-        self.tensors[handle].is_doubtful = true;
+        self.tensors[handle].is_from_placeholder = true;
         handle
     }
 
-    /// Marks a tensor as one that follows from placeholders.
-    pub fn doubt(&mut self, handle: usize) {
-        self.tensors[handle].is_doubtful = true;
+    /// Marks a tensor that depends on placeholders.
+    pub fn mark_from_placeholder(&mut self, handle: usize) {
+        self.tensors[handle].is_from_placeholder = true;
     }
 
-    /// How far the graph is, for [`Builder::forget`].
+    /// The current size of the graph, for [`Builder::forget`].
     pub fn mark(&self) -> usize {
         self.tensors.len()
     }
 
-    /// Forgets tensors that were added after [`Builder::mark`]. Their names stay taken.
+    /// Removes the tensors added after [`Builder::mark`]. Their names stay reserved.
     pub fn forget(&mut self, mark: usize) {
         self.tensors.truncate(mark);
         self.states.retain(|h| *h < mark);
@@ -255,7 +255,7 @@ impl Builder {
         self.copies.retain(|h, copy| *h < mark && *copy < mark);
     }
 
-    /// A tensor whose elements are known. It becomes a parameter of the graph if an operator needs it.
+    /// A constant tensor. It becomes a parameter of the graph if an operator reads it.
     pub fn constant(&mut self, name: &str, value: NDArray) -> usize {
         let (shape, dtype) = (value.shape().clone(), value.dtype());
         let dims = Some(Dims::from_slice(shape.dims()));
@@ -269,18 +269,18 @@ impl Builder {
             dims,
             partly: None,
             is_parameter: false,
-            is_doubtful: false,
+            is_from_placeholder: false,
         })
     }
 
-    /// A parameter of the model: a constant that stays a variable, since it may be trained.
+    /// A parameter of the model: a constant that stays a variable because it may be trained.
     pub fn parameter(&mut self, name: &str, value: NDArray) -> usize {
         let handle = self.constant(name, value);
         self.tensors[handle].is_parameter = true;
         handle
     }
 
-    /// Whole numbers of which some stand for unknown dimensions.
+    /// An integer tensor with symbolic elements.
     pub fn numbers(&mut self, name: &str, items: &[i64], shape: &[i64]) -> Result<usize> {
         let value = NDArray::from_slice(items, shape)?;
         if items.iter().all(|x| !is_unknown(*x)) {
@@ -289,21 +289,21 @@ impl Builder {
         Err(Error::NeedsValue("a tensor that depends on unknown dimensions has no operator here".into()))
     }
 
-    /// A new name for a dimension that nothing is known of.
+    /// A new symbolic dimension.
     pub fn new_dim(&mut self) -> i64 {
         self.dimensions.fresh()
     }
 
-    /// The dimension that completes `some` to as many elements as `all` have. What is left over is reported when the graph is bound.
-    pub fn missing_dim(&mut self, all: &[i64], some: &[i64]) -> Option<i64> {
-        let (all, some) = (self.dimensions.product(all)?, self.dimensions.product(some)?);
-        self.dimensions.over(all, some)
+    /// The dimension that is missing from `known`, so that both have equally many elements. Binding the graph reports a remainder.
+    pub fn missing_dim(&mut self, all: &[i64], known: &[i64]) -> Option<i64> {
+        let (all, known) = (self.dimensions.product(all)?, self.dimensions.product(known)?);
+        self.dimensions.over(all, known)
     }
 
-    /// Integers that may be names of dimensions, combined.
+    /// The combination of two integers, which may be symbolic.
     ///
     /// # Errors
-    /// The result has no form.
+    /// The result cannot be represented.
     pub fn combined(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
         let made = match operator {
             Operator::Plus => self.dimensions.plus(a, b),
@@ -316,7 +316,7 @@ impl Builder {
         made.map(Value::Int).ok_or_else(unknown)
     }
 
-    /// Whether the first of two integers, which may be names of dimensions, is less, equal or more; nothing where that is not known.
+    /// The order of two integers, which may be symbolic; `None` if it is not known.
     pub fn compared(&self, a: i64, b: i64) -> Option<Ordering> {
         match () {
             () if a == b => Some(Ordering::Equal),
@@ -336,8 +336,8 @@ impl Builder {
         self.dimensions.extreme(Function::Most, a, b)
     }
 
-    /// Integers calculated from dimensions of tensors, as parameters of operators that take those tensors as inputs: the tensors, and an
-    /// expression for each integer. The first inputs are those in `given`.
+    /// Integers as parameters of a dynamic operator: the tensors whose dimensions occur in them, and an expression for each integer. The
+    /// first inputs are those in `given`.
     ///
     /// # Errors
     /// A dimension that no tensor of the graph has.
@@ -361,12 +361,12 @@ impl Builder {
         Ok((inputs.into_iter().map(Value::Handle).collect(), written))
     }
 
-    /// The axis of a tensor that has this unknown dimension.
+    /// The axis of a tensor with this symbolic dimension.
     fn axis_of(&self, handle: usize, dim: i64) -> Option<usize> {
         self.tensors[handle].dims.as_ref()?.iter().position(|d| *d == dim)
     }
 
-    /// A name for a dimension that has a name in the model.
+    /// The symbolic dimension for a dimension name of the model.
     pub fn dim_of_name(&mut self, known: &mut Vec<(String, i64)>, name: &str) -> i64 {
         if let Some((_, dim)) = known.iter().find(|(n, _)| n == name) {
             return *dim;
@@ -380,7 +380,7 @@ impl Builder {
         shape.ndim_is_known().then(|| shape.dims().iter().map(|d| if *d < 0 { self.new_dim() } else { *d }).collect())
     }
 
-    /// A tensor of the graph with this unknown dimension, and the axis that has it.
+    /// A tensor of the graph with this symbolic dimension, and the axis.
     pub fn holder_of(&self, dim: i64) -> Option<(usize, usize)> {
         let of = |(h, t): (usize, &TensorInfo)| {
             t.symbol.as_ref()?;
@@ -403,7 +403,7 @@ impl Builder {
         symbol
     }
 
-    /// The constants that variables of the graph stand for, by the variables' names.
+    /// The constants of the graph by the names of their variables.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &NDArray)> {
         let of = |t| -> Option<(&str, &NDArray)> {
             let t: &TensorInfo = t;
@@ -413,11 +413,11 @@ impl Builder {
         self.tensors.iter().filter_map(of)
     }
 
-    /// Adds an operator and gives its visible outputs. Inputs are tensors, lists of them, numbers (which become scalars of the
-    /// type of the first tensor), or nothing at the end where they are optional.
+    /// Adds an operator and returns its visible outputs. Inputs are tensors, lists of tensors, numbers (which become scalars of the type
+    /// of the first tensor), or `None` for optional inputs at the end.
     ///
     /// # Errors
-    /// Inputs and parameters that the operator does not take.
+    /// Inputs and parameters that the operator does not accept.
     pub fn apply(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
         if params.iter().any(|(_, value)| has_name(value)) {
             return self.apply_open(op, name, inputs, params);
@@ -433,16 +433,16 @@ impl Builder {
         self.apply_with(op, name, inputs, attrs, &[])
     }
 
-    /// Adds the operator that takes parameters which are calculated from dimensions, in place of one that takes numbers.
+    /// Adds the dynamic form of an operator, whose parameters are expressions of dimensions.
     fn apply_open(&mut self, op: &str, name: &str, inputs: &[Value], params: &[(&str, Value)]) -> Result<Vec<usize>> {
         let given = self.inputs(op, inputs)?;
         if let ("tile", [data], Some(reps)) = (op, given.as_slice(), params.iter().find_map(|(_, v)| v.ints())) {
-            return self.tile_open(*data, name, &reps);
+            return self.tile_dynamic(*data, name, &reps);
         }
         let param = |key: &str| params.iter().find(|(k, _)| *k == key).map_or(&Value::None, |(_, value)| value);
         let rank = given.first().and_then(|h| self.tensors[*h].shape.ndim());
         let dims = |value: &Value| value.ints().filter(|dims| dims.iter().all(|d| *d >= 0 || is_unknown(*d)));
-        let (open, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
+        let (dynamic_op, lists): (&str, Vec<(&str, Option<Vec<Value>>)>) = match (op, rank) {
             ("_npx_reshape" | "_np_reshape", _) => {
                 ("_onnx_Reshape", vec![("shape", dims(param("newshape")).map(whole))])
             }
@@ -485,14 +485,14 @@ impl Builder {
             let items: Vec<String> = list.iter().flatten().map(each).collect();
             attrs.insert(key.into(), format!("({})", items.join(", ")));
         }
-        for key in ["value", "dtype"].iter().filter(|key| open == "_onnx_Full" && *param(key) != Value::None) {
+        for key in ["value", "dtype"].iter().filter(|key| dynamic_op == "_onnx_Full" && *param(key) != Value::None) {
             attrs.insert(key.to_string(), param(key).to_string());
         }
-        self.apply_with(open, name, &ins, attrs, &[])
+        self.apply_with(dynamic_op, name, &ins, attrs, &[])
     }
 
-    /// Repeats a tensor by new axes before its own, which are broadcast and joined with them.
-    fn tile_open(&mut self, data: usize, name: &str, reps: &[i64]) -> Result<Vec<usize>> {
+    /// Tiles a tensor: inserts an axis before each axis, broadcasts it, and merges both by a reshape.
+    fn tile_dynamic(&mut self, data: usize, name: &str, reps: &[i64]) -> Result<Vec<usize>> {
         let dims = self.tensors[data].dims.clone().filter(|dims| dims.len() == reps.len());
         let unknown = || Error::NeedsValue("what is repeated is not known: give the shapes of the inputs".into());
         let dims = dims.ok_or_else(unknown)?;
@@ -511,7 +511,7 @@ impl Builder {
         Ok(vec![step(self, repeated, "_npx_reshape", "newshape", "", joined)?])
     }
 
-    /// As [`Builder::apply`], with parameters as text and the graphs that the operator runs.
+    /// As [`Builder::apply`], with parameters as text, and with subgraphs.
     ///
     /// # Errors
     /// As [`Builder::apply`].
@@ -547,7 +547,7 @@ impl Builder {
         Ok(OpCall { name, def, params })
     }
 
-    /// Flattens the inputs and makes tensors of numbers.
+    /// Flattens the inputs and turns numbers into tensors.
     fn inputs(&mut self, op: &str, inputs: &[Value]) -> Result<Vec<usize>> {
         let mut flat: Vec<&Value> = Vec::new();
         for input in inputs {
@@ -581,7 +581,7 @@ impl Builder {
         Ok(ins)
     }
 
-    /// Computes an operator whose inputs are all known, unless its result would be much larger than they are.
+    /// Folds an operator with constant inputs, unless its result would be much larger than they are.
     fn fold(&mut self, call: &OpCall, name: &str, values: Vec<NDArray>) -> Result<Option<Vec<usize>>> {
         let given: usize = values.iter().map(NDArray::len).sum();
         if !self.executing && !matches!(call.def.forward, Forward::Dynamic(_)) {
@@ -618,7 +618,7 @@ impl Builder {
         let followed = self.follow(call, ins, (&shapes, dtypes.first().copied().flatten()))?;
         let symbols: Vec<Symbol> = graphs.iter().cloned().chain(ins.iter().map(|h| self.symbol(*h))).collect();
         let name = self.unique(name);
-        let is_doubtful = ins.iter().any(|h| self.tensors[*h].is_doubtful);
+        let is_from_placeholder = ins.iter().any(|h| self.tensors[*h].is_from_placeholder);
         let mut atomic = AtomicSymbol::new(call.name, attrs.clone())?;
         if let Some((inner, _)) = self.inner.last() {
             atomic.set_attr(INNER, inner);
@@ -632,7 +632,7 @@ impl Builder {
             };
             let partly = followed.as_ref().and_then(|arrays| arrays.get(k).cloned());
             let dtype = dtypes[k];
-            // All elements known after all: then it is a constant.
+            // All elements turned out to be known, so it is a constant.
             let known = partly.as_ref().filter(|a| !symbolic::has_unknown(a));
             if let (Some(array), Some(dtype)) = (known, dtype) {
                 let value = symbolic::converted(array, dtype)?;
@@ -649,14 +649,14 @@ impl Builder {
                 dims,
                 partly,
                 is_parameter: false,
-                is_doubtful,
+                is_from_placeholder,
             }));
         }
         Ok(outs)
     }
 
-    /// The inputs of an operator, with copies of parameters that one operator would change and others use: exporters store equal
-    /// parameters once.
+    /// The inputs of an operator, with copies of parameters that one operator mutates and others read: exporters store equal parameters
+    /// once.
     fn with_own_states(&mut self, call: &OpCall, ins: &[usize]) -> Result<Vec<usize>> {
         let mut own = Vec::with_capacity(ins.len());
         for (i, h) in ins.iter().copied().enumerate() {
@@ -706,7 +706,7 @@ impl Builder {
             }
             _ => vec![None; n],
         };
-        // With unknown dimensions a rule may be too strict; then what samples give stands for it.
+        // A shape rule may reject unknown dimensions; then the sampled shapes are used.
         if let Err(e) = inferred
             && (known || probed.iter().any(Option::is_none))
         {
@@ -728,7 +728,7 @@ impl Builder {
         Ok(outs)
     }
 
-    /// Follows integers, of which some stand for unknown dimensions, through an operator.
+    /// Propagates symbolic integers through an operator.
     fn follow(
         &mut self,
         call: &OpCall,
@@ -741,7 +741,7 @@ impl Builder {
         let mut values = Vec::with_capacity(ins.len());
         for h in ins {
             let info = &self.tensors[*h];
-            // A number of the model must not be taken for a name.
+            // A number of the model must not be mistaken for a symbolic dimension.
             let value = info.value.as_ref().filter(|v| v.dtype() != DType::I64 || !symbolic::has_unknown(v));
             match info.partly.as_ref().or(value).filter(|a| a.len() <= MAX_FOLLOWED) {
                 Some(array) => values.push(array.clone()),
@@ -751,21 +751,21 @@ impl Builder {
         symbolic::follow(&mut self.dimensions, call, values, outs)
     }
 
-    /// From now on operators belong to an inner graph, until [`Builder::leave`].
+    /// Starts a subgraph that all new operators belong to, until [`Builder::leave`].
     pub fn enter(&mut self, wanted: &str) -> usize {
         let name = self.unique(&format!("{wanted}/graph"));
         self.inner.push((name, self.tensors.len()));
         self.inner.len()
     }
 
-    /// Ends an inner graph and those inside of it. What is known of its dimensions is of no use outside.
+    /// Ends a subgraph and those nested in it. Its dimensions cannot be used outside.
     pub fn leave(&mut self, level: usize) {
         if let Some((_, first)) = self.inner.drain(level.saturating_sub(1)..).next() {
             self.tensors[first..].iter_mut().for_each(|t| t.dims = None);
         }
     }
 
-    /// A copy of a tensor by an operator, also of a constant.
+    /// A copy of a tensor, made by an operator even for a constant.
     ///
     /// # Errors
     /// Those of the operator.
@@ -774,7 +774,7 @@ impl Builder {
         Ok(self.add(&call, &Attrs::new(), name, &[handle], &[])?[0])
     }
 
-    /// The tensor that an operator's output is.
+    /// The tensor of an operator's output.
     pub fn handle_of(&self, entry: &NodeEntry) -> Option<usize> {
         let is = |symbol: &Symbol| match symbol.entries() {
             [e] => Arc::ptr_eq(&e.node, &entry.node) && e.index == entry.index,
@@ -783,7 +783,7 @@ impl Builder {
         self.tensors.iter().position(|t| t.symbol.as_ref().is_some_and(is))
     }
 
-    /// The tensor that the variable of a name stands for.
+    /// The tensor of a variable, by name.
     pub fn variable(&self, name: &str) -> Option<usize> {
         let is = |symbol: &Symbol| symbol.entries().first().is_some_and(|e| e.node.is_variable());
         self.tensors.iter().position(|t| t.name == name && t.symbol.as_ref().is_some_and(is))

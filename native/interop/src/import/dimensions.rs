@@ -1,38 +1,37 @@
-//! Dimensions that are not known yet, and integers that are calculated from them. Each has a number far below zero as its name, so that
-//! arrays of integers can hold known and unknown ones side by side. Sums and products have a normal form (a polynomial), so that equal
-//! expressions have equal names.
+//! Symbolic dimensions: unknown dimensions and integers computed from them. Each has a number far below zero as its name, so that integer
+//! arrays can mix known and symbolic elements. Expressions have a normal form (a polynomial), so that equal ones have equal names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-/// Dimensions, unknown ones by name.
+/// Dimensions; unknown ones are symbolic.
 pub type Dims = SmallVec<[i64; 6]>;
 
-/// Numbers below are names.
+/// Smaller numbers are names of symbolic dimensions.
 const NAMES: i64 = i64::MIN / 2;
 
-/// A dimension that nothing is known of, and that has no name yet.
+/// An unknown dimension without a name.
 pub const UNNAMED: i64 = i64::MIN;
 
-/// Terms of a polynomial, and factors of a term; what is larger is not followed.
+/// Most terms of a polynomial, and most factors of a term. Larger expressions are unknown.
 const MAX_SIZE: usize = 24;
 
-/// How deep expressions nest.
+/// Deepest nesting of expressions.
 const MAX_DEPTH: usize = 24;
 
-/// Whether the dimension has only a name.
+/// True for a symbolic dimension.
 pub fn is_unknown(dim: i64) -> bool {
     dim < NAMES
 }
 
-/// The name with a number, from 1.
+/// The name with an index, from 1.
 pub fn unknown(number: i64) -> i64 {
     i64::MIN + number
 }
 
-/// Functions of two integers that are no polynomials.
+/// Non-polynomial functions of two integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Function {
     /// The quotient, rounded down.
@@ -53,10 +52,10 @@ impl Function {
     }
 }
 
-/// Products of names, each with what it is multiplied by. The product of nothing is 1.
+/// A polynomial: products of names with their coefficients. The empty product is 1.
 type Polynomial = BTreeMap<Vec<i64>, i64>;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Meaning {
     /// A dimension of a tensor.
@@ -67,16 +66,16 @@ enum Meaning {
     Function(Function, i64, i64),
 }
 
-/// The names of unknown dimensions, and what they mean.
+/// The names of symbolic dimensions and their meanings.
 #[derive(Default)]
 pub struct Dimensions {
-    /// By name: the meaning, and how deep it nests.
+    /// Meaning and nesting depth by name.
     meanings: Vec<(Meaning, usize)>,
     names: HashMap<Meaning, i64>,
 }
 
 impl Dimensions {
-    /// A name for a dimension that nothing is known of.
+    /// A new name for an unknown dimension.
     pub fn fresh(&mut self) -> i64 {
         self.meanings.push((Meaning::Atom, 0));
         unknown(self.meanings.len() as i64)
@@ -97,7 +96,7 @@ impl Dimensions {
         self.entry(name).map_or(0, |(_, depth)| *depth)
     }
 
-    /// The name of a meaning, the same one each time.
+    /// The name of a meaning; equal meanings share one.
     fn named(&mut self, meaning: Meaning) -> Option<i64> {
         if let Some(name) = self.names.get(&meaning) {
             return Some(*name);
@@ -124,7 +123,7 @@ impl Dimensions {
         }
     }
 
-    /// The number or name of a polynomial.
+    /// A polynomial as a number, if it is constant, or as a name.
     fn of_polynomial(&mut self, terms: Polynomial) -> Option<i64> {
         let mut each = terms.iter();
         match (each.next(), each.next()) {
@@ -136,7 +135,7 @@ impl Dimensions {
         }
     }
 
-    /// The sum of a dimension and `times` another one.
+    /// The sum of a dimension and `times` another dimension.
     fn sum(&mut self, a: i64, b: i64, times: i64) -> Option<i64> {
         let mut terms = self.polynomial(a);
         add(&mut terms, &self.polynomial(b), &[], times)?;
@@ -171,12 +170,12 @@ impl Dimensions {
         dims.iter().try_fold(1, |product, d| self.times(product, *d))
     }
 
-    /// The quotient of two dimensions, if it is one whatever they are.
+    /// The quotient of two dimensions, if the division is exact for all lengths.
     pub fn exact_quotient(&mut self, a: i64, b: i64) -> Option<i64> {
         let (mut rest, by) = (self.polynomial(a), self.polynomial(b));
         let (first, n) = leading(&by)?;
         let mut quotient = Polynomial::new();
-        // Each step removes the leading term of what is left.
+        // Polynomial long division: each step cancels the leading term of the remainder.
         for _ in 0..MAX_SIZE {
             let Some((names, m)) = leading(&rest) else { return self.of_polynomial(quotient) };
             let factor = without(names, first)?;
@@ -198,7 +197,7 @@ impl Dimensions {
         if is_unknown(b) || b < 0 {
             return self.function(Function::Over, a, b);
         }
-        // What can be divided stands outside.
+        // Exactly divisible terms move out of the floor.
         let (mut whole, mut rest) = (Polynomial::new(), Polynomial::new());
         for (names, n) in self.polynomial(a) {
             for (part, n) in [(&mut whole, n.div_euclid(b)), (&mut rest, n.rem_euclid(b))] {
@@ -212,7 +211,7 @@ impl Dimensions {
         self.plus(whole, rest)
     }
 
-    /// The remainder of a division that rounds down.
+    /// The remainder of a floor division.
     pub fn remainder(&mut self, a: i64, b: i64) -> Option<i64> {
         let quotient = self.over(a, b)?;
         let whole = self.times(quotient, b)?;
@@ -241,7 +240,7 @@ impl Dimensions {
         }
     }
 
-    /// Whether a dimension is 0 or more whatever the lengths of tensors are.
+    /// True if a dimension is non-negative for all lengths.
     fn is_natural(&self, dim: i64) -> bool {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => dim >= 0,
@@ -252,13 +251,13 @@ impl Dimensions {
         }
     }
 
-    /// Whether `a >= b` whatever the lengths of tensors are.
+    /// True if `a >= b` for all lengths.
     pub fn is_at_least(&self, a: i64, b: i64) -> bool {
         let mut terms = self.polynomial(a);
         add(&mut terms, &self.polynomial(b), &[], -1).is_some() && all_natural(self, &terms)
     }
 
-    /// Whether `a > b` whatever the lengths of tensors are.
+    /// True if `a > b` for all lengths.
     pub fn is_above(&self, a: i64, b: i64) -> bool {
         let mut terms = self.polynomial(a);
         add(&mut terms, &self.polynomial(b), &[], -1).is_some()
@@ -266,7 +265,7 @@ impl Dimensions {
             && all_natural(self, &terms)
     }
 
-    /// The dimensions of tensors that a dimension is calculated from.
+    /// The tensor dimensions that a dimension is computed from.
     pub fn atoms(&self, dim: i64, atoms: &mut Vec<i64>) {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => {}
@@ -280,7 +279,7 @@ impl Dimensions {
         }
     }
 
-    /// The number that a dimension is where each atom has one.
+    /// The value of a dimension for given values of its atoms.
     pub fn sample(&self, dim: i64, atoms: &HashMap<i64, i64>) -> Option<i64> {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => Some(dim),
@@ -293,7 +292,7 @@ impl Dimensions {
         }
     }
 
-    /// A dimension as operators take it: an expression of dimensions of their inputs, which `atom` writes.
+    /// The text of a dimension as an operator parameter; `atom` writes the dimensions of inputs.
     pub fn write(&self, dim: i64, atom: &mut dyn FnMut(i64) -> Option<String>) -> Option<String> {
         match self.meaning(dim) {
             _ if !is_unknown(dim) => Some(dim.to_string()),
@@ -361,7 +360,7 @@ fn leading(terms: &Polynomial) -> Option<(&Vec<i64>, &i64)> {
     terms.iter().max_by_key(|(names, _)| (names.len(), *names))
 }
 
-/// The factors of a product that are left without those of another one.
+/// The factors of a product without those of another one.
 fn without(names: &[i64], others: &[i64]) -> Option<Vec<i64>> {
     let mut left = names.to_vec();
     for other in others {

@@ -1,4 +1,4 @@
-//! Applies a process: matches its pattern against nodes, then makes its recipe.
+//! Applies a process: matches its pattern with nodes, then evaluates its result.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -11,10 +11,10 @@ use crate::ir::{Arity, Graph, Node, Value};
 use crate::mapping::ast::{Call, Definition, Expr, Operator, Process};
 use crate::mapping::rules::Named;
 
-/// What the names of a process stand for.
+/// The values of a process's names.
 pub type Names<'p> = HashMap<&'p str, Value>;
 
-/// What rules see: the graph that is built, and the node that is mapped.
+/// The context of rules: the graph that is being built and the node that is being mapped.
 pub struct Scope<'a, 't> {
     /// The import.
     pub importer: &'a mut Importer<'t>,
@@ -22,11 +22,11 @@ pub struct Scope<'a, 't> {
     pub node: &'a Node,
     /// The name that its operator gets.
     pub name: String,
-    /// Set by a rule that would have liked to know the value of a tensor.
+    /// Set by a rule if the value of a tensor is missing.
     pub wanted_value: bool,
     /// The process that is applied.
     process: &'a Process,
-    /// Definitions of the process that were needed so far.
+    /// The `let` definitions evaluated so far.
     defined: HashMap<&'a str, Value>,
 }
 
@@ -43,11 +43,11 @@ struct Match<'m, 'g, 'p> {
     around: &'m Surroundings<'m, 'g>,
     domain: &'p str,
     names: Names<'p>,
-    /// Values inside of the pattern, each with the places where the pattern uses it: a node and its input.
+    /// Values inside of the pattern, each with its uses in the pattern: a node and its input.
     inner: HashMap<&'g str, HashSet<(*const Node, usize)>>,
 }
 
-/// Whether the pattern of a process fits a node; gives the values of its names. A text says why it does not fit.
+/// Matches the pattern of a process with a node and returns the values of its names. The error text says why it does not match.
 pub fn matches<'p>(
     importer: &mut Importer<'_>,
     around: &Surroundings<'_, '_>,
@@ -56,24 +56,24 @@ pub fn matches<'p>(
 ) -> Result<Result<Names<'p>, String>> {
     let (names, inner) = (Names::new(), HashMap::new());
     let mut matching = Match { around, domain: &process.domain, names, inner };
-    if let Err(why) = fits(importer, &mut matching, node, &process.left, true)? {
+    if let Err(why) = match_call(importer, &mut matching, node, &process.left, true)? {
         return Ok(Err(why));
     }
-    // What others use must be there.
-    for (value, places) in &matching.inner {
-        if around.wiring.uses.get(value) != Some(&places.len()) {
+    // A value with uses outside of the pattern must be kept.
+    for (value, uses) in &matching.inner {
+        if around.wiring.uses.get(value) != Some(&uses.len()) {
             return Ok(Err(format!("the value '{value}' inside of it has other uses")));
         }
     }
     Ok(Ok(matching.names))
 }
 
-/// Whether the pattern of a process has several operators.
+/// True if the pattern of a process has several operators.
 pub fn is_nested(process: &Process) -> bool {
     process.left.args.iter().any(|e| matches!(e, Expr::Call(_)))
 }
 
-fn fits<'p>(
+fn match_call<'p>(
     importer: &mut Importer<'_>,
     matching: &mut Match<'_, '_, 'p>,
     node: &Node,
@@ -108,7 +108,7 @@ fn fits<'p>(
     }
 }
 
-/// Fits the inputs of a pattern; the first two are those of the node at the places that `order` says.
+/// Matches the inputs of a pattern. `order` gives the indices of the node's inputs for the first two.
 fn inputs<'p>(
     importer: &mut Importer<'_>,
     matching: &mut Match<'_, '_, 'p>,
@@ -151,14 +151,14 @@ fn inputs<'p>(
     Ok(Ok(()))
 }
 
-/// Whether a constant is a number of the pattern, as far as single precision tells.
+/// True if a constant equals a number of the pattern in single precision.
 fn close(expected: &Value, x: f64) -> bool {
     expected
         .number()
         .is_some_and(|e| e == x || (matches!(expected, Value::Float(_)) && (e - x).abs() <= 1e-6 * e.abs()))
 }
 
-/// Fits an inner operator of a pattern to what makes an input of a node.
+/// Matches an inner operator of a pattern with the producer of a node's input.
 fn producer<'p>(
     importer: &mut Importer<'_>,
     matching: &mut Match<'_, '_, 'p>,
@@ -171,7 +171,7 @@ fn producer<'p>(
     let Some((value, producer)) = made.map(|(value, p)| (*value, &graph.nodes[*p])) else {
         return Ok(Err(format!("no {} makes its input {i}", inner.name)));
     };
-    // Only first outputs are followed.
+    // Patterns follow first outputs only.
     if producer.outputs[0] != value {
         return Ok(Err(format!("{} makes it as another output", producer.label())));
     }
@@ -179,7 +179,7 @@ fn producer<'p>(
         return Ok(Err(format!("a hook made {}", producer.label())));
     }
     matching.inner.entry(value).or_default().insert((std::ptr::from_ref(node), i));
-    fits(importer, matching, producer, inner, false)
+    match_call(importer, matching, producer, inner, false)
 }
 
 fn constant(e: &Expr) -> Option<Value> {
@@ -222,7 +222,7 @@ fn attributes<'p>(
 }
 
 impl<'a, 't> Scope<'a, 't> {
-    /// The scope of a process that is applied to a node.
+    /// The scope of a process applied to a node.
     pub fn new(importer: &'a mut Importer<'t>, node: &'a Node, name: String, process: &'a Process) -> Scope<'a, 't> {
         Scope { importer, node, name, wanted_value: false, process, defined: HashMap::new() }
     }
@@ -264,14 +264,14 @@ impl<'a, 't> Scope<'a, 't> {
         if let Some(value) = names.get(name).or_else(|| self.defined.get(name)) {
             return Ok(value.clone());
         }
-        // Definitions are worked out when they are needed, so that conditions can come before them.
+        // Definitions are evaluated at their first use, so conditions can guard them.
         let process = self.process;
         if let Some((name, e)) = process.lets.iter().find(|(n, _)| n == name) {
             let value = self.eval(e, names, outermost)?;
             self.defined.insert(name, value.clone());
             return Ok(value);
         }
-        // An attribute of the node, or its default; the table has checked that there is one in some version of the operator.
+        // An attribute of the node, or its default. The table has checked that some version of the operator has it.
         let default = || {
             let descriptor = self.importer.descriptor(self.node).ok()?;
             descriptor.attribute(name).map(|a| a.default.clone())
@@ -330,7 +330,7 @@ impl<'a, 't> Scope<'a, 't> {
         self.importer.schema.domain_of(&self.process.domain, op).to_string()
     }
 
-    /// Adds an operator of ours; a single output is given as itself.
+    /// Adds an operator of ours. A single output is not wrapped in a list.
     ///
     /// # Errors
     /// Those of the operator.
@@ -345,11 +345,11 @@ impl<'a, 't> Scope<'a, 't> {
         // Inputs may be given by name, too.
         let mut attrs = Vec::new();
         for (key, value) in params {
-            let place = match def.inputs {
+            let index = match def.inputs {
                 ferromx_core::op::Inputs::Fixed(inputs) => inputs.iter().position(|a| a.name == key),
                 ferromx_core::op::Inputs::Variadic { .. } => None,
             };
-            match place {
+            match index {
                 Some(i) => {
                     args.resize(args.len().max(i + 1), Value::None);
                     args[i] = value;
@@ -369,7 +369,7 @@ impl<'a, 't> Scope<'a, 't> {
     /// A constant list of 64-bit integers.
     ///
     /// # Errors
-    /// No memory.
+    /// Out of memory.
     pub fn operator_constant(&mut self, what: &str, items: &[i64]) -> Result<Value> {
         let array = ferromx_core::ndarray::NDArray::from_slice(items, &[items.len() as i64])?;
         let name = format!("{}/{what}", self.name);
@@ -414,7 +414,7 @@ impl<'a, 't> Scope<'a, 't> {
 }
 
 impl Scope<'_, '_> {
-    /// Two integers combined or compared, of which one is a dimension that is not known.
+    /// Combines or compares two integers of which at least one is symbolic.
     fn of_dimensions(&mut self, operator: Operator, a: i64, b: i64) -> Result<Value> {
         let order = self.importer.builder.compared(a, b);
         let holds = match operator {

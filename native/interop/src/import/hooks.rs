@@ -1,8 +1,8 @@
-//! Hooks: what a program does about nodes in place of the table, or besides it.
+//! Hooks: code of the importing program that replaces or adjusts the mapping of nodes.
 //!
-//! A hook may rewrite a node before anything is mapped, make operators in place of the table's process, and change what was made. It
-//! works on symbols of which variables stand for the tensors at the node; what it makes is copied into the graph operator by operator,
-//! so that constants fold, shapes follow and models run node by node as they do without hooks.
+//! A hook may rewrite a node before mapping, replace the table's process, or change its result. It builds symbols in which variables stand
+//! for the node's tensors. The import copies them into the graph operator by operator, so that constant folding, shape inference and
+//! execution work as without hooks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::{Importer, builder::Builder};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, Tensor, Value};
 
-/// A tensor at a node, as a hook sees it.
+/// An input or output of a node, as passed to hooks.
 pub struct HookTensor {
     /// Name of the value in the model.
     pub name: String,
-    /// A variable that stands for the tensor in what the hook makes.
+    /// The variable of the tensor in the hook's symbols.
     pub symbol: Symbol,
     /// Shape, -1 for dimensions that are not known.
     pub shape: Shape,
@@ -31,17 +31,17 @@ pub struct HookTensor {
     pub value: Option<NDArray>,
 }
 
-/// A node, as a hook sees it.
+/// A node, as passed to hooks.
 pub struct HookNode<'a> {
     /// The node in the neutral form.
     pub node: &'a Node,
-    /// The version of the operator set that it is written in.
+    /// Operator set version of the node.
     pub version: i64,
-    /// Its inputs; nothing where an optional one is absent.
+    /// Its inputs; `None` for absent optional ones.
     pub inputs: Vec<Option<HookTensor>>,
 }
 
-/// What a hook makes.
+/// The result of a hook.
 #[derive(Default)]
 pub struct Made {
     /// The outputs of the node, in their order; a symbol may have several of them.
@@ -60,36 +60,36 @@ pub struct Prepared {
 
 /// The hooks of a program. Their errors end the import.
 pub trait Hooks: Send + Sync {
-    /// Whether there is a hook for a node, by its name or by its operator.
+    /// True if there is a hook for the node's name or operator.
     ///
     /// # Errors
     /// The program's.
     fn concerns(&self, node: &Node) -> Result<bool>;
 
-    /// The node to be mapped in place of this one; called before anything is mapped, when only constants are known of the inputs.
+    /// The node to map instead of this one. Called before the mapping, when only constant inputs are known.
     ///
     /// # Errors
     /// The program's.
     fn prepare(&self, node: &HookNode<'_>) -> Result<Option<Prepared>>;
 
-    /// The outputs of a node, in place of what the table makes.
+    /// The outputs of a node, instead of the table's.
     ///
     /// # Errors
     /// The program's.
     fn before(&self, node: &HookNode<'_>) -> Result<Option<Made>>;
 
-    /// The outputs of a node, in place of those that were made.
+    /// The outputs of a node, instead of those created so far.
     ///
     /// # Errors
     /// The program's.
     fn after(&self, node: &HookNode<'_>, outputs: &[Option<HookTensor>]) -> Result<Option<Made>>;
 }
 
-/// The hooks of an import and what they did.
+/// The hooks of an import and their effects.
 #[derive(Default)]
 pub(super) struct Hooked {
     hooks: Option<Arc<dyn Hooks>>,
-    /// Values that hooks made or changed: patterns must not look behind them.
+    /// Values that hooks produced or changed: patterns must not look through them.
     values: HashSet<String>,
     /// The error that ended the import.
     pub failed: Option<Error>,
@@ -100,7 +100,7 @@ impl Hooked {
         Hooked { hooks, ..Hooked::default() }
     }
 
-    /// Whether a hook made the value of this name.
+    /// True if a hook produced the value of this name.
     pub fn made(&self, name: &str) -> bool {
         self.values.contains(name)
     }
@@ -125,7 +125,7 @@ pub fn located(e: Error, node: &Node) -> Error {
     }
 }
 
-/// The graph with the nodes that hooks rewrite, or nothing if they rewrite none.
+/// The graph with the rewritten nodes, or `None` if no hook rewrites any.
 ///
 /// # Errors
 /// Those of the hooks.
@@ -150,8 +150,8 @@ pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<
             Ok(Some(HookTensor { name: name.clone(), symbol, shape, dtype, value }))
         });
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let seen = HookNode { node, version: importer.version_of(node), inputs };
-        let Some(made) = hooks.prepare(&seen).map_err(|e| located(e, node))? else { continue };
+        let hook_node = HookNode { node, version: importer.version_of(node), inputs };
+        let Some(made) = hooks.prepare(&hook_node).map_err(|e| located(e, node))? else { continue };
         let graph = changed.get_or_insert_with(|| graph.clone());
         for (name, array) in made.constants {
             let taken =
@@ -169,7 +169,7 @@ pub(super) fn prepared(importer: &Importer<'_>, graph: &Graph) -> Result<Option<
 }
 
 impl Importer<'_> {
-    /// What hooks see of a value.
+    /// A value, as passed to hooks.
     fn hook_tensor(&self, name: &str, value: &Value) -> Option<HookTensor> {
         let Value::Handle(h) = value else { return None };
         let info = self.builder.info(*h);
@@ -192,8 +192,8 @@ impl Importer<'_> {
         table: impl FnOnce(&mut Self) -> Result<Vec<Value>>,
     ) -> Result<Vec<Value>> {
         let Some(hooks) = self.hooked.of(node)? else { return table(self) };
-        // A program is not asked about tensors of which nothing is known because something else could not be mapped.
-        if !self.doubtful(node).is_empty() {
+        // Hooks are not called for placeholders of nodes that could not be mapped.
+        if !self.from_placeholders(node).is_empty() {
             return Err(Error::Model(Vec::new()));
         }
         let mut known: HashMap<String, Value> = HashMap::new();
@@ -203,14 +203,14 @@ impl Importer<'_> {
             inputs.push(self.hook_tensor(name, &value));
             known.insert(name.clone(), value);
         }
-        let seen = HookNode { node, version: self.version_of(node), inputs };
-        let mut values = match hooks.before(&seen).map_err(|e| located(e, node))? {
+        let hook_node = HookNode { node, version: self.version_of(node), inputs };
+        let mut values = match hooks.before(&hook_node).map_err(|e| located(e, node))? {
             Some(made) => self.taken_over(node, made, &known)?,
             None => table(self)?,
         };
         let outputs: Vec<_> =
             node.outputs.iter().zip(&values).map(|(name, value)| self.hook_tensor(name, value)).collect();
-        if let Some(made) = hooks.after(&seen, &outputs).map_err(|e| located(e, node))? {
+        if let Some(made) = hooks.after(&hook_node, &outputs).map_err(|e| located(e, node))? {
             known.extend(node.outputs.iter().cloned().zip(values));
             values = self.taken_over(node, made, &known)?;
         }
@@ -218,7 +218,7 @@ impl Importer<'_> {
         Ok(values)
     }
 
-    /// Copies what a hook made into the graph.
+    /// Copies the symbols of a hook into the graph.
     fn taken_over(&mut self, node: &Node, made: Made, known: &HashMap<String, Value>) -> Result<Vec<Value>> {
         let entries = made.outputs.iter().map(|s| s.entries().len()).sum::<usize>();
         if entries < node.outputs.len() {
@@ -239,7 +239,7 @@ impl Importer<'_> {
     }
 }
 
-/// Copies the operators of symbols into a graph. `known` are the tensors that variables stand for; others become inputs.
+/// Copies the operators of symbols into a graph. `known` has the tensors of variables; other variables become inputs.
 ///
 /// # Errors
 /// Those of the operators.

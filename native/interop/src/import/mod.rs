@@ -1,14 +1,14 @@
 //! The import process: from a model in the neutral form to our graph.
 //!
-//! Nodes are taken in topological order. For each the table's processes are tried; the first one whose pattern and conditions fit
-//! makes operators of ours. What is constant is computed on the spot, so that a graph whose inputs all have values is executed by
-//! being imported: [`execute`] runs models in that way whose shapes depend on their data.
+//! Nodes are visited in topological order. For each one, the first process whose pattern and conditions match creates operators of ours.
+//! Constants are folded at once, so importing a graph whose inputs all have values executes it: [`execute`] runs models in this way if
+//! shapes depend on their data.
 
 mod bodies;
 mod builder;
 mod check;
+mod diagnose;
 mod dimensions;
-mod doubt;
 mod eval;
 mod hooks;
 mod order;
@@ -26,8 +26,8 @@ use indexmap::IndexMap;
 pub use bodies::{Body, Operands};
 pub use builder::{Builder, TensorInfo};
 pub use check::check;
+use diagnose::Diagnosis;
 pub use dimensions::{Dims, is_unknown};
-use doubt::Doubts;
 use eval::Surroundings;
 pub use eval::{Names, Scope};
 use hooks::Hooked;
@@ -41,14 +41,14 @@ use crate::framework::Framework;
 use crate::ir::{Dim, Graph, Model, Node, OpDescriptor, Value, ValueInfo};
 use crate::mapping::{Mappings, Schema, Table};
 
-/// What an import may be told.
+/// Import options.
 #[derive(Clone, Default)]
 pub struct ImportOptions {
-    /// Shapes of inputs by name, where they are to be fixed; -1 leaves a dimension open.
+    /// Fixed shapes of inputs by name; -1 leaves a dimension dynamic.
     pub shapes: HashMap<String, Vec<i64>>,
     /// Values of inputs by name that become part of the graph.
     pub values: HashMap<String, NDArray>,
-    /// What the program does about nodes in place of the table.
+    /// The program's hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Operators, rules and processes that the program adds to the table.
     pub mappings: Option<Arc<Mappings>>,
@@ -68,7 +68,7 @@ pub struct Imported {
     pub outputs: Vec<String>,
 }
 
-/// An import under way.
+/// An import in progress.
 pub struct Importer<'t> {
     /// The graph that is built.
     pub builder: Builder,
@@ -76,19 +76,19 @@ pub struct Importer<'t> {
     pub(crate) table: &'t Table,
     pub(crate) schema: &'t Schema,
     opsets: IndexMap<String, i64>,
-    /// Values by name, those of inner graphs last.
+    /// Values by name, one map per nested graph, the innermost last.
     scopes: Vec<HashMap<String, Value>>,
     problems: Vec<Problem>,
-    doubts: Doubts,
+    diagnosis: Diagnosis,
     hooked: Hooked,
-    /// Where an export writes the framework's operators.
+    /// The framework's operators written by an export.
     pub(crate) sink: Option<Sink>,
 }
 
-/// What to do about an operator without a process.
+/// The advice for an operator without a process.
 const MEND: &str = "map it by a hook, or make the model without it";
 
-/// Graphs inside of graphs.
+/// Deepest nesting of subgraphs.
 const MAX_DEPTH: usize = 24;
 
 impl<'t> Importer<'t> {
@@ -121,7 +121,7 @@ impl<'t> Importer<'t> {
             opsets,
             scopes,
             problems: Vec::new(),
-            doubts: Doubts::default(),
+            diagnosis: Diagnosis::default(),
             hooked: Hooked::default(),
             sink: None,
         })
@@ -132,12 +132,12 @@ impl<'t> Importer<'t> {
         self.opsets.get(domain).copied().unwrap_or(1)
     }
 
-    /// The version of the operator set that a node is written in.
+    /// The operator set version of a node.
     pub fn version_of(&self, node: &Node) -> i64 {
         node.version.unwrap_or_else(|| self.version(&node.domain))
     }
 
-    /// What the framework says of a node's operator.
+    /// The descriptor of a node's operator.
     ///
     /// # Errors
     /// The framework has no such operator in the model's version of the operator set.
@@ -157,7 +157,7 @@ impl<'t> Importer<'t> {
     /// The value of a name; nothing for the empty name.
     ///
     /// # Errors
-    /// It could not be made, which was reported where it should have been.
+    /// Its producer could not be mapped, which has been reported.
     fn value(&self, name: &str) -> Result<Value> {
         if name.is_empty() {
             return Ok(Value::None);
@@ -168,7 +168,7 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// Whether a hook made the value of a name, so that it is not what the model's operator says.
+    /// True if a hook produced the value of a name, so that patterns must not look through it.
     fn made_by_hook(&self, name: &str) -> bool {
         self.hooked.made(name)
     }
@@ -180,11 +180,11 @@ impl<'t> Importer<'t> {
         Ok(array.to_vec_as::<f64>()?.first().copied())
     }
 
-    /// Maps a graph whose inputs have these values, and gives its outputs. What is wrong in it is collected, and placeholders stand for
-    /// what could not be made.
+    /// Maps a graph with these input values and returns its outputs. Problems are collected; placeholders replace the outputs of nodes that
+    /// fail.
     ///
     /// # Errors
-    /// Graphs nest too deep; a hook failed.
+    /// Too deeply nested subgraphs; a failed hook.
     pub fn graph(&mut self, graph: &Graph, inputs: HashMap<String, Value>) -> Result<Vec<Value>> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
@@ -222,19 +222,19 @@ impl<'t> Importer<'t> {
     }
 
     fn node(&mut self, around: &Surroundings<'_, '_>, node: &Node) {
-        // A model that is executed ends where it cannot go on.
+        // Execution stops at the first problem.
         if self.hooked.failed.is_some() || (self.builder.is_executing() && !self.problems.is_empty()) {
             return;
         }
         if self.is_trying() && self.has_tried_enough() {
             return;
         }
-        self.doubts.within.push(node.label());
+        self.diagnosis.within.push(node.label());
         let made = self.with_hooks(node, |importer| importer.map(around, node));
-        self.doubts.within.pop();
+        self.diagnosis.within.pop();
         let values = match made {
             Ok(values) => {
-                self.pass_on_doubts(node, &values);
+                self.propagate_placeholders(node, &values);
                 values
             }
             Err(e) if e.is_foreign() => {
@@ -252,13 +252,13 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// Ends the import with an error of the program's own code, which later ones would only hide.
+    /// Ends the import with the error of a hook, which later errors would hide.
     fn fail(&mut self, e: Error) -> Error {
         self.hooked.failed.get_or_insert_with(|| e.clone());
         e
     }
 
-    /// Checks that a node is what its operator takes, and that there are processes for it at all.
+    /// Checks a node against its operator's descriptor, and that the table has a process for it.
     fn known_operator(&self, node: &Node) -> Result<()> {
         let (descriptor, version) = (self.descriptor(node)?, self.version_of(node));
         match self.table.for_import(&node.domain, &node.op, version).next() {
@@ -268,7 +268,7 @@ impl<'t> Importer<'t> {
         }
     }
 
-    /// The outputs of a node by the first process that fits.
+    /// The outputs of a node by the first process that matches.
     fn map(&mut self, around: &Surroundings<'_, '_>, node: &Node) -> Result<Vec<Value>> {
         self.known_operator(node)?;
         let (version, table) = (self.version_of(node), self.table);
@@ -292,7 +292,7 @@ impl<'t> Importer<'t> {
                 match scope.eval(condition, &names, false) {
                     Ok(value) if value.is_true() => continue,
                     Ok(_) => refused = Some(why.clone()),
-                    // What cannot be told of several operators together is no reason not to map them one by one.
+                    // A subgraph whose conditions cannot be decided may still be mapped node by node.
                     Err(e) if eval::is_nested(process) && !e.is_foreign() => refused = Some(e.to_string()),
                     Err(e) => return Err(e),
                 }
@@ -310,7 +310,7 @@ impl<'t> Importer<'t> {
     }
 }
 
-/// The error for a node that no process fits.
+/// The error for a node that no process matches.
 fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Error {
     if reasons.is_empty() {
         return Error::unsupported(format!(
@@ -324,7 +324,7 @@ fn unmapped(node: &Node, version: i64, reasons: &[String], wanted: bool) -> Erro
     if wanted { Error::NeedsValue(text) } else { Error::Unsupported(text) }
 }
 
-/// The outputs that a process made, as many as the node has.
+/// The outputs of a process, as many as the node has.
 fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
     let values = match value {
         Value::List(values) => values,
@@ -341,7 +341,7 @@ fn outputs(node: &Node, value: Value) -> Result<Vec<Value>> {
     Ok(values.into_iter().chain(std::iter::repeat(Value::None)).take(node.outputs.len()).collect())
 }
 
-/// Checks a node against the descriptor of its operator; an error says everything that is wrong.
+/// Checks a node against the descriptor of its operator; the error lists all problems.
 pub(crate) fn check_node(node: &Node, descriptor: &OpDescriptor) -> Result<()> {
     use crate::ir::Arity;
     let mut wrong = Vec::new();
@@ -383,7 +383,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
     let mut scope = HashMap::new();
     let mut named = Vec::new();
     for (index, info) in model.graph.inputs.iter().enumerate() {
-        let place = format!("input '{}'", info.name);
+        let location = format!("input '{}'", info.name);
         if let Some(array) = options.values.get(&info.name) {
             let handle = importer.builder.constant(&info.name, array.clone());
             scope.insert(info.name.clone(), Value::Handle(handle));
@@ -391,13 +391,13 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
         }
         if let Some(other) = info.other {
             let e = Error::unsupported(format!("its type is {other}; only tensors are mapped"));
-            importer.problems.extend(e.at(place));
+            importer.problems.extend(e.at(location));
             scope.insert(info.name.clone(), importer.placeholder(&info.name, None));
             continue;
         }
         let dtype = match info.element.as_ref().map(|e| e.ours()) {
             Some(Err(e)) => {
-                importer.problems.extend(e.at(place));
+                importer.problems.extend(e.at(location));
                 scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
                 continue;
             }
@@ -409,13 +409,13 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
             let given = Shape::new(given);
             if !shape.assign(&given) {
                 let text = format!("its shape is {}, but {given} was given for it", info.shape());
-                importer.problems.extend(Error::value(text).at(place));
+                importer.problems.extend(Error::value(text).at(location));
                 scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
                 continue;
             }
         }
         if let Err(e) = builder::check_shape(&shape) {
-            importer.problems.extend(e.at(place));
+            importer.problems.extend(e.at(location));
             scope.insert(info.name.clone(), importer.placeholder(&info.name, Some(info)));
             continue;
         }
@@ -447,7 +447,7 @@ fn bring_in(importer: &mut Importer<'_>, model: &Model, options: &ImportOptions)
 /// Maps a model to a graph of ours.
 ///
 /// # Errors
-/// Everything in the model that cannot be mapped, with the names of the nodes.
+/// All parts of the model that cannot be mapped, with the names of the nodes.
 pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     let (importer, values) = run(model, options, false)?;
     let mut importer = importer;
@@ -470,10 +470,10 @@ pub fn import(model: &Model, options: &ImportOptions) -> Result<Imported> {
     Ok(Imported { symbol, args, aux, inputs, outputs })
 }
 
-/// Executes a model on values of its inputs by mapping it with all of them known; shapes may depend on data.
+/// Executes a model by mapping it with the values of all its inputs; shapes may depend on data.
 ///
 /// # Errors
-/// Inputs that are missing or do not fit, everything that cannot be mapped, those of the operators.
+/// Missing or unsuitable inputs, all parts that cannot be mapped, errors of the operators.
 pub fn execute(model: &Model, inputs: HashMap<String, NDArray>) -> Result<Vec<NDArray>> {
     if let Some(info) = model.graph.inputs.iter().find(|i| !inputs.contains_key(&i.name)) {
         return Err(Error::value(format!("there is no value for the input '{}'", info.name)));
@@ -505,11 +505,11 @@ fn run<'t>(model: &Model, options: &'t ImportOptions, executing: bool) -> Result
     Ok((importer, made?))
 }
 
-/// Keeps shapes with axes of length 0 and without axes meaningful while it lives, as ONNX has both.
+/// Enables NumPy shape semantics while it lives: ONNX has zero-dimensional tensors and axes of length 0.
 pub struct NumpyShapes(bool);
 
 impl NumpyShapes {
-    /// From now on.
+    /// Enables them.
     pub fn set() -> NumpyShapes {
         NumpyShapes(ferromx_runtime::semantics::set_numpy_shape(true))
     }

@@ -1,28 +1,28 @@
-//! The order in which nodes are mapped, and the checks of a graph's wiring: names that are missing or made twice, cycles.
+//! The topological order of nodes, and the checks of a graph's wiring: missing names, names defined twice, cycles.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::error::Problem;
 use crate::ir::{Graph, Node, Value};
 
-/// Who makes and who uses the values of a graph.
+/// The producers and uses of a graph's values.
 #[derive(Default)]
 pub struct Wiring<'g> {
-    /// The node that makes a value.
+    /// The producer of each value.
     pub producer: HashMap<&'g str, usize>,
-    /// How often a value is used, as an input or as an output of the graph.
+    /// Number of uses of each value, as an input or an output of the graph.
     pub uses: HashMap<&'g str, usize>,
-    /// The nodes, each after those whose values it needs; those in and behind cycles last.
+    /// The nodes in topological order; those in and after cycles come last.
     pub order: Vec<usize>,
-    /// Values that nothing makes before they are needed.
+    /// Values without a producer before their use.
     pub unmade: Vec<&'g str>,
 }
 
-fn problem(place: String, message: String) -> Problem {
-    Problem { place, message, needs_value: false }
+fn problem(location: String, message: String) -> Problem {
+    Problem { location, message, needs_value: false }
 }
 
-/// The names that the graphs among a node's attributes take from around them.
+/// The outer names that the subgraphs of a node refer to.
 pub fn free_names(node: &Node) -> HashSet<&str> {
     let mut free = HashSet::new();
     for value in node.attributes.values() {
@@ -41,7 +41,7 @@ fn free_names_of(graph: &Graph) -> HashSet<&str> {
     used.chain(graph.outputs.iter().map(|o| o.name.as_str())).filter(|n| !n.is_empty() && !own.contains(n)).collect()
 }
 
-/// The wiring of a graph whose surroundings know the names that `outside` accepts, and everything that is wrong with it.
+/// The wiring of a graph and its problems. `outside` accepts the names that the outer graphs define.
 pub fn wire<'g>(graph: &'g Graph, outside: impl Fn(&str) -> bool) -> (Wiring<'g>, Vec<Problem>) {
     let mut unmade: Vec<&str> = Vec::new();
     let mut problems = Vec::new();

@@ -1,9 +1,9 @@
-//! Numbers in place of tensors: an operator on a tensor and a constant of one element becomes one with a parameter.
+//! Scalar operators: a binary operator with a one-element constant becomes the variant with a scalar parameter.
 
 use super::builder::Builder;
 use crate::ir::Value;
 
-/// Operators of two tensors with those that have a number in place of the second, and of the first.
+/// Binary operators with their variants for a scalar second and a scalar first operand.
 const WITH_NUMBER: [(&str, &str, &str); 9] = [
     ("_npi_add", "_plus_scalar", "_plus_scalar"),
     ("_npi_subtract", "_minus_scalar", "_rminus_scalar"),
@@ -16,7 +16,7 @@ const WITH_NUMBER: [(&str, &str, &str); 9] = [
     ("broadcast_add", "_plus_scalar", "_plus_scalar"),
 ];
 
-/// The operator with a number in place of one of two inputs, if that is a constant that broadcasts to the other.
+/// The scalar variant of a binary operator, if one input is a constant that broadcasts to the other.
 pub fn with_number(builder: &Builder, op: &str, inputs: &[Value]) -> Option<(&'static str, usize, f64)> {
     let (_, second, first) = WITH_NUMBER.iter().find(|(name, ..)| *name == op)?;
     let [Value::Handle(a), Value::Handle(b)] = inputs else { return None };

@@ -1,5 +1,4 @@
-//! What becomes of dimensions that are not known yet: integers that are calculated from them are followed through operators, and the
-//! shapes of outputs are found by trying a shape rule with sample numbers.
+//! Propagation of symbolic dimensions: through operators on integers, and through shape rules, which are evaluated for sample lengths.
 
 use std::collections::HashMap;
 
@@ -14,12 +13,12 @@ use ferromx_runtime::symbol::OpCall;
 use super::dimensions::{Dimensions, Dims, Function, UNNAMED, is_unknown};
 use crate::error::Result;
 
-/// Whether some element is only a name.
+/// True if an element is symbolic.
 pub fn has_unknown(array: &NDArray) -> bool {
     array.to_vec::<i64>().is_ok_and(|items| items.iter().any(|x| is_unknown(*x)))
 }
 
-/// The elements in another type.
+/// The elements converted to another type.
 pub fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
     if array.dtype() == dtype {
         return Ok(array.clone());
@@ -29,7 +28,7 @@ pub fn converted(array: &NDArray, dtype: DType) -> Result<NDArray> {
     Ok(out)
 }
 
-/// Operators that move integers without changing them.
+/// Operators that move integers without changing their values.
 const MOVES: &[&str] = &[
     "_copy",
     "_np_copy",
@@ -53,10 +52,10 @@ const MOVES: &[&str] = &[
     "_np_transpose",
 ];
 
-/// How two integers are combined; nothing where the result is not known.
+/// A combination of two integers; `None` if the result is not known.
 type Combine = fn(&mut Dimensions, i64, i64) -> Option<i64>;
 
-/// The order of two integers, where it is the same for all lengths of tensors.
+/// The order of two integers, if it is the same for all lengths.
 fn compared(d: &Dimensions, a: i64, b: i64, is_wanted: [bool; 3]) -> Option<i64> {
     let [less, equal, above] = is_wanted.map(i64::from);
     match (d.is_at_least(a, b), d.is_at_least(b, a)) {
@@ -88,7 +87,7 @@ const COMBINES: &[(&str, Combine)] = &[
     ("_npi_greater_equal", |d, a, b| compared(d, a, b, [false, true, true])),
 ];
 
-/// The element that stands at an index of the result in an array that is broadcast to it.
+/// The element of a broadcast array at an index of the result.
 fn broadcast_index(index: usize, from: &[i64], to: &[i64]) -> usize {
     let (mut rest, mut at, mut stride) = (index, 0, 1);
     for (k, n) in to.iter().enumerate().rev() {
@@ -101,7 +100,7 @@ fn broadcast_index(index: usize, from: &[i64], to: &[i64]) -> usize {
     at
 }
 
-/// The shape that arrays are broadcast to.
+/// The common broadcast shape of arrays.
 fn broadcast_dims(values: &[NDArray]) -> Option<Vec<i64>> {
     let rank = values.iter().map(|v| v.shape().dims().len()).max()?;
     let mut dims = vec![1; rank];
@@ -118,7 +117,7 @@ fn broadcast_dims(values: &[NDArray]) -> Option<Vec<i64>> {
     Some(dims)
 }
 
-/// The elements of arrays combined one by one.
+/// The elementwise combination of two arrays.
 fn each(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -> Result<Option<NDArray>> {
     let Some(dims) = broadcast_dims(values) else { return Ok(None) };
     let items = values.iter().map(NDArray::to_vec::<i64>).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -131,7 +130,7 @@ fn each(values: &[NDArray], mut f: impl FnMut(&[i64]) -> Option<i64>) -> Result<
     Ok(Some(NDArray::from_slice(&made, &dims)?))
 }
 
-/// What an operator makes of integers of which some are only names; nothing if the operator is not followed.
+/// The result of an operator on symbolic integers; `None` if the operator is not supported.
 ///
 /// # Errors
 /// Those of the operator.
@@ -144,7 +143,7 @@ pub fn follow(
     let name = call.def.name;
     let (shapes, dtype) = outs;
     let is_float = dtype.is_none_or(DType::is_float);
-    // Truth values and numbers of other types are integers here.
+    // Booleans and integers of other types are int64 here.
     let mut ints = Vec::with_capacity(values.len());
     for value in values {
         if value.dtype().is_float() && value.to_vec_as::<f64>()?.iter().any(|x| x.fract() != 0.0 || x.abs() > 1e15) {
@@ -160,7 +159,7 @@ pub fn follow(
         return Ok(single(each(&ints, |x| combine(dimensions, *x.first()?, *x.get(1)?))?));
     }
     match name {
-        // Among floating-point numbers a quotient that is not exact is no integer.
+        // An inexact floating-point quotient is not an integer.
         "broadcast_div" | "_npi_true_divide" => {
             let quotient = if is_float { Dimensions::exact_quotient } else { Dimensions::over };
             return Ok(single(each(&ints, |x| quotient(dimensions, *x.first()?, *x.get(1)?))?));
@@ -186,7 +185,7 @@ pub fn follow(
         }
         _ => {}
     }
-    // Only the first input of `take` is moved; an index that is not known leads nowhere.
+    // `take` moves its first input only; an unknown index gives no result.
     if !MOVES.contains(&name) || (name == "take" && ints.get(1).is_none_or(has_unknown)) {
         return Ok(None);
     }
@@ -195,48 +194,48 @@ pub fn follow(
     Ok(Some(moved.into_iter().collect()))
 }
 
-/// Eight numbers for unknown dimensions; several sets, so that a coincidence in one shows in others.
+/// Sample lengths for eight unknown dimensions, in several sets, so that a coincidence in one set does not mislead.
 type Samples = [[i64; 8]; 3];
 
-/// Prime numbers that stand for unknown dimensions while a shape rule is tried.
+/// Primes as sample lengths of unknown dimensions.
 const SAMPLES: Samples = [
     [1013, 1213, 1423, 1613, 1823, 2027, 2221, 2423],
     [3011, 3217, 3413, 3613, 3821, 4013, 4211, 4421],
     [5003, 5209, 5413, 5623, 5813, 6011, 6211, 6421],
 ];
 
-/// The same where a rule wants lengths that can be divided: they are multiples of a number with many divisors.
+/// Sample lengths for rules that divide: multiples of a number with many divisors.
 const MULTIPLES: Samples = [
     [221760, 262080, 342720, 383040, 463680, 584640, 624960, 745920],
     [826560, 866880, 947520, 1068480, 1189440, 1229760, 1350720, 1431360],
     [1471680, 1592640, 1673280, 1794240, 1955520, 2036160, 2076480, 2157120],
 ];
 
-/// The same where lengths multiply to more than there are numbers for.
+/// Sample lengths for rules that would overflow with larger ones.
 const SMALL: Samples =
     [[29, 31, 37, 41, 43, 47, 53, 59], [61, 67, 71, 73, 79, 83, 89, 97], [101, 103, 107, 109, 113, 127, 131, 137]];
 
-/// How far a length is varied to find out how it is rounded, and the largest number that lengths are divided by.
+/// Range in which a length is varied to find its rounding, and the largest divisor that can be found.
 const MAX_STRIDE: i64 = 32;
 
-/// Operators whose result has the lengths that their parameters say, whatever the lengths of their inputs are.
+/// Operators whose parameters alone determine the lengths of the result.
 const RESHAPES: &[&str] = &["_npx_reshape", "_np_reshape", "_onnx_Reshape", "_onnx_Full", "_onnx_Expand"];
 
-/// Runs a shape rule on numbers.
+/// Evaluates a shape rule for known shapes.
 type Infer<'a> = &'a dyn Fn(Vec<Shape>) -> Option<Vec<Shape>>;
 
-/// A shape rule that is tried with sample numbers.
+/// A shape rule with its samples.
 struct Probe<'a> {
     dimensions: &'a mut Dimensions,
     ins: &'a [Dims],
     atoms: Vec<i64>,
     infer: Infer<'a>,
-    /// Sample numbers of the atoms, and the shapes that the rule makes of them.
+    /// Sample lengths of the atoms and the resulting shapes.
     tried: Vec<(HashMap<i64, i64>, Vec<Shape>)>,
 }
 
-/// The dimensions of outputs in terms of those of the inputs: a shape rule is run with sample numbers, and a dimension that comes out as
-/// the sample of an input's dimension is that dimension. `shapes` is what the rule says without samples, if anything.
+/// The dimensions of outputs as expressions of those of the inputs. The shape rule runs with sample lengths; an output length that equals an
+/// input's sample in all sets is that dimension. `shapes` is the result of the rule without samples, if it has one.
 pub fn probe(
     dimensions: &mut Dimensions,
     op: &str,
@@ -298,7 +297,7 @@ impl Probe<'_> {
         Some((0..rank).map(dim).collect())
     }
 
-    /// The unknown dimensions of the inputs, and what they are made of.
+    /// The unknown dimensions of the inputs and their atoms.
     fn names(&self) -> Vec<i64> {
         let mut names: Vec<i64> = self.ins.iter().flatten().copied().filter(|d| is_unknown(*d)).collect();
         names.extend(&self.atoms);
@@ -307,23 +306,23 @@ impl Probe<'_> {
         names
     }
 
-    /// The numbers that a dimension is in all samples.
+    /// The values of a dimension in all samples.
     fn samples_of(&self, name: i64) -> Option<Vec<i64>> {
         self.tried.iter().map(|(atoms, _)| self.dimensions.sample(name, atoms)).collect()
     }
 
-    /// The unknown dimension of the inputs with these samples.
+    /// The input dimension with these values in the samples.
     fn named(&self, samples: &[i64]) -> Option<i64> {
         self.names().into_iter().find(|name| self.samples_of(*name).is_some_and(|s| s == samples))
     }
 
-    /// A dimension that is calculated from others: a product, a sum, or a quotient that is rounded down.
+    /// A dimension computed from others: a product, a sum, or a floor quotient.
     fn calculated(&mut self, o: usize, k: usize, samples: &[i64]) -> Option<i64> {
         let found = self.product(samples).or_else(|| self.sum(o, k)).or_else(|| self.quotient(o, k));
         found.filter(|name| self.samples_of(*name).is_some_and(|s| s == samples))
     }
 
-    /// The product of two unknown dimensions, or of one and a number; or the quotient by a number.
+    /// A product of two unknown dimensions, a multiple of one, or a quotient by a number.
     fn product(&mut self, samples: &[i64]) -> Option<i64> {
         let names = self.names();
         for name in &names {
@@ -342,14 +341,14 @@ impl Probe<'_> {
         None
     }
 
-    /// One dimension of an output where some atoms are longer than in the first sample.
+    /// An output dimension if these atoms are longer than in the first sample.
     fn varied(&self, o: usize, k: usize, longer: &[(i64, i64)]) -> Option<i64> {
         let mut atoms = self.tried.first()?.0.clone();
         longer.iter().for_each(|(atom, by)| *atoms.entry(*atom).or_default() += by);
         self.shapes(&atoms)?.get(o).filter(|s| s.ndim().is_some_and(|n| k < n)).map(|s| s.dim(k))
     }
 
-    /// A sum of atoms, each times a number, and a number.
+    /// A linear combination of atoms plus a constant.
     fn sum(&mut self, o: usize, k: usize) -> Option<i64> {
         let first = self.varied(o, k, &[])?;
         let mut sum = first;
@@ -367,7 +366,7 @@ impl Probe<'_> {
         self.dimensions.plus(dim, sum)
     }
 
-    /// A quotient `(atom + shift) / stride`, rounded down, as windows make it.
+    /// A floor quotient `(atom + shift) / stride`, the length that windows give.
     fn quotient(&mut self, o: usize, k: usize) -> Option<i64> {
         for atom in self.atoms.clone() {
             let start = *self.tried.first()?.0.get(&atom)?;
@@ -376,7 +375,7 @@ impl Probe<'_> {
             let steps: Vec<i64> = (1..made.len()).filter(|i| made[*i] != made[i - 1]).map(|i| i as i64).collect();
             let [first, second, ..] = steps.as_slice() else { continue };
             let stride = second - first;
-            // At the first step the quotient has no rest.
+            // Where the quotient first increases, the division is exact.
             let shift = made[*first as usize].checked_mul(stride)?.checked_sub(start + first)?;
             let sum = self.dimensions.plus(atom, shift)?;
             return self.dimensions.over(sum, stride);
@@ -385,7 +384,7 @@ impl Probe<'_> {
     }
 }
 
-/// Whether a user-defined operator, whose rule says nothing as long as something is not known, passes on a known dimension of an input.
+/// True if the output of a user-defined operator has a known dimension of its input. Its shape rule needs complete shapes.
 fn passed_on(op: &str, ins: &[Dims], k: usize, dim: i64) -> bool {
     op == "Custom" && ins.iter().any(|dims| dims.get(k) == Some(&dim))
 }

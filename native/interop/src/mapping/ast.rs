@@ -1,4 +1,4 @@
-//! What a mapping file says.
+//! The syntax tree of mapping files.
 
 use crate::error::Position;
 use crate::ir::{Arity, OpDescriptor, Value};
@@ -22,7 +22,7 @@ pub enum Operator {
     Modulo,
 }
 
-/// An expression: a pattern where it stands on the side that is matched, a recipe where it stands on the side that is made.
+/// An expression: a pattern on the side that is matched, a recipe on the side that is created.
 #[derive(Clone, Debug)]
 pub enum Expr {
     /// A number, text, `true`, `false` or `none`.
@@ -41,7 +41,7 @@ pub enum Expr {
     Negative(Box<Expr>),
     /// `not a`.
     Not(Box<Expr>),
-    /// `a == b` and the like.
+    /// A binary operator: `a == b`.
     Binary(Operator, Box<Expr>, Box<Expr>),
     /// `if a then b else c`.
     If(Box<Expr>, Box<Expr>, Box<Expr>),
@@ -56,11 +56,11 @@ pub struct Call {
     pub args: Vec<Expr>,
     /// Inputs and parameters by name.
     pub named: Vec<(String, Expr)>,
-    /// Where it stands in the file.
+    /// Position in the file.
     pub position: Position,
 }
 
-/// In which direction a process works.
+/// The direction in which a process applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// `<->`: both.
@@ -82,28 +82,28 @@ impl Direction {
     }
 }
 
-/// A mapping process: a form of the framework, and the form of ours that means the same.
+/// A mapping process: a pattern of framework operators and the equivalent operators of ours.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Name, for messages and listings: the label, or the framework's operator.
     pub name: String,
     /// Domain of the framework's operator.
     pub domain: String,
-    /// The first version of the operator set for which it holds.
+    /// First operator set version for which it applies.
     pub since: i64,
-    /// The last one.
+    /// Last operator set version for which it applies.
     pub until: i64,
     /// The framework's side.
     pub left: Call,
     /// Our side.
     pub right: Expr,
-    /// In which direction it works.
+    /// Direction.
     pub direction: Direction,
-    /// Definitions that our side uses.
+    /// `let` definitions.
     pub lets: Vec<(String, Expr)>,
     /// Conditions; all must hold.
     pub conditions: Vec<(Expr, String)>,
-    /// Attributes that do not matter, with the reason.
+    /// Attributes that may be ignored.
     pub unused: Vec<String>,
     /// The file.
     pub file: String,
@@ -237,7 +237,7 @@ pub struct Mapping {
 }
 
 impl Expr {
-    /// Calls `f` for this expression and all inside of it.
+    /// Calls `f` for this expression and all its subexpressions.
     pub fn visit<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
         f(self);
         match self {
@@ -252,7 +252,7 @@ impl Expr {
 }
 
 impl Call {
-    /// Calls `f` for all expressions inside.
+    /// Calls `f` for the direct subexpressions.
     pub fn visit<'e>(&'e self, f: &mut dyn FnMut(&'e Expr)) {
         self.args.iter().for_each(|e| e.visit(f));
         self.named.iter().for_each(|(_, e)| e.visit(f));

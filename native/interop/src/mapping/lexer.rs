@@ -1,34 +1,34 @@
-//! The words of mapping files, of operator descriptors, and of the graphs of NNEF.
+//! The lexer of mapping files, operator descriptors and NNEF graphs.
 
 use crate::error::{Error, Position, Result};
 
-/// A word.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Token {
     /// A name: letters, digits and underscores.
     Name(String),
     /// An integer.
     Int(i64),
-    /// A number with a point or an exponent.
+    /// A number with a decimal point or an exponent.
     Float(f64),
     /// Text in double or single quotes; there are no escapes.
     Text(String),
-    /// A sign such as `(`, `<->` or `==`.
+    /// Punctuation such as `(`, `<->` or `==`.
     Sign(&'static str),
     /// The end of the file.
     End,
 }
 
-/// Signs, longer ones before their beginnings.
+/// Punctuation, longer tokens before their prefixes.
 const SIGNS: [&str; 30] = [
     "<->", "->", "<-", "==", "!=", "<=", ">=", "..", "(", ")", "[", "]", "{", "}", ",", ":", "=", "?", "*", "@", "+",
     "-", "/", "%", "<", ">", ".", "|", "&", ";",
 ];
 
-/// The words of a file with their positions, the end included.
+/// The tokens of a file with their positions, [`Token::End`] included.
 ///
 /// # Errors
-/// A character that begins no word, text that does not end.
+/// A character that begins no token, an unterminated string.
 pub fn words(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
     let mut out = Vec::new();
     let mut end = Position { line: 1, column: 1 };
@@ -51,7 +51,7 @@ pub fn words(file: &str, text: &str) -> Result<Vec<(Token, Position)>> {
     Ok(out)
 }
 
-/// The first word of a text that is not empty, and its length.
+/// The first token of a non-empty text, and its length.
 fn word(text: &str) -> Result<(Token, usize), String> {
     let span = |f: fn(char) -> bool| text.find(|c: char| !f(c)).unwrap_or(text.len());
     let first = text.chars().next().unwrap_or(' ');
@@ -78,7 +78,7 @@ fn number(text: &str) -> Result<(Token, usize), String> {
     let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
     let mut n = digits(0);
     let mut float = false;
-    // `1..` is a range, not a number with a point.
+    // `1..` is a range, not a number with a decimal point.
     if bytes.get(n) == Some(&b'.') && bytes.get(n + 1).is_some_and(u8::is_ascii_digit) {
         float = true;
         n += 1 + digits(n + 1);
@@ -95,7 +95,7 @@ fn number(text: &str) -> Result<(Token, usize), String> {
     text[..n].parse().map(|x| (Token::Int(x), n)).map_err(bad)
 }
 
-/// A position in the words of a file.
+/// A cursor over the tokens of a file.
 pub struct Cursor<'a> {
     file: &'a str,
     words: Vec<(Token, Position)>,
@@ -103,7 +103,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The beginning of a file.
+    /// A cursor at the beginning of a file.
     ///
     /// # Errors
     /// Those of [`words`].
@@ -111,39 +111,39 @@ impl<'a> Cursor<'a> {
         Ok(Cursor { file, words: words(file, text)?, at: 0 })
     }
 
-    /// The next word.
+    /// The next token.
     pub fn peek(&self) -> &Token {
         self.peek_at(0)
     }
 
-    /// The word after `ahead` others.
+    /// The token after `ahead` others.
     pub fn peek_at(&self, ahead: usize) -> &Token {
         &self.words[(self.at + ahead).min(self.words.len() - 1)].0
     }
 
-    /// The position of the next word.
+    /// The position of the next token.
     pub fn position(&self) -> Position {
         self.words[self.at].1
     }
 
-    /// The line of the word before the next one.
+    /// The line of the token before the next one.
     pub fn last_line(&self) -> usize {
         self.words[self.at.saturating_sub(1)].1.line
     }
 
-    /// Takes the next word.
+    /// Takes the next token.
     pub fn take(&mut self) -> Token {
         let token = self.peek().clone();
         self.at = (self.at + 1).min(self.words.len() - 1);
         token
     }
 
-    /// An error at the next word.
+    /// An error at the next token.
     pub fn error(&self, message: impl Into<String>) -> Error {
         Error::Mapping { file: self.file.into(), position: self.position(), message: message.into() }
     }
 
-    /// Takes the next word if it is this sign.
+    /// Takes the next token if it is this punctuation.
     pub fn takes(&mut self, sign: &str) -> bool {
         let hit = matches!(self.peek(), Token::Sign(s) if *s == sign);
         if hit {
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         hit
     }
 
-    /// Takes the next word if it is this name.
+    /// Takes the next token if it is this name.
     pub fn takes_name(&mut self, name: &str) -> bool {
         let hit = matches!(self.peek(), Token::Name(n) if n == name);
         if hit {
@@ -161,18 +161,18 @@ impl<'a> Cursor<'a> {
         hit
     }
 
-    /// Takes a sign that must stand here.
+    /// Takes the punctuation that must follow.
     ///
     /// # Errors
-    /// Something else stands here.
+    /// The next token is something else.
     pub fn expect(&mut self, sign: &str) -> Result<()> {
         if self.takes(sign) { Ok(()) } else { Err(self.unexpected(&format!("'{sign}'"))) }
     }
 
-    /// Takes a name that must stand here.
+    /// Takes the name that must follow.
     ///
     /// # Errors
-    /// Something else stands here.
+    /// The next token is something else.
     pub fn name(&mut self, what: &str) -> Result<String> {
         match self.peek().clone() {
             Token::Name(name) => {
@@ -183,10 +183,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Takes an integer that must stand here.
+    /// Takes the integer that must follow.
     ///
     /// # Errors
-    /// Something else stands here.
+    /// The next token is something else.
     pub fn int(&mut self, what: &str) -> Result<i64> {
         match *self.peek() {
             Token::Int(i) => {
@@ -197,7 +197,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The error for a word that does not belong here.
+    /// The error for an unexpected token.
     pub fn unexpected(&self, expected: &str) -> Error {
         let found = match self.peek() {
             Token::Name(name) => format!("'{name}'"),

@@ -1,5 +1,5 @@
-//! Mapping processes: the language they are written in, the rules they are made of, the table that holds them, and what a framework says
-//! of the operators that they are about.
+//! Mapping processes: the language they are written in, the rules they call, the table that holds them, and the operator descriptors of
+//! a framework.
 
 pub mod ast;
 pub mod lexer;

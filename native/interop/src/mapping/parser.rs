@@ -1,4 +1,4 @@
-//! From the words of a mapping file to processes, rules and operators. `docs/onnx-mappings.md` describes the language.
+//! The parser of mapping files. `docs/onnx-mappings.md` describes the language.
 
 use super::ast::{Call, Declaration, Definition, Direction, Expr, Kind, Mapping, Operator, Param, Process};
 use super::lexer::{Cursor, Token};
@@ -6,13 +6,13 @@ use super::schema;
 use crate::error::Result;
 use crate::ir::{Arity, Value};
 
-/// Expressions inside of expressions.
+/// Deepest nesting of expressions.
 const MAX_DEPTH: usize = 100;
 
-/// What a file says.
+/// The operators, rules and processes of a file.
 ///
 /// # Errors
-/// A text that is no mapping file, with line and column.
+/// A syntax error, with line and column.
 pub fn mapping(file: &str, text: &str) -> Result<Mapping> {
     let lines = text.lines().collect();
     let mut p = Parser { c: Cursor::new(file, text)?, file, lines, domain: String::new(), depth: 0 };
@@ -229,7 +229,7 @@ impl Parser<'_> {
         Ok(made)
     }
 
-    /// The operator at the cursor if it binds at least as tightly as `level`.
+    /// The operator at the cursor if its precedence is at least `level`.
     fn operator(&self, level: usize) -> Option<(Operator, usize)> {
         let found = match self.c.peek() {
             Token::Name(n) if n == "or" => (Operator::Or, 0),
@@ -298,7 +298,7 @@ impl Parser<'_> {
         match (self.c.peek().clone(), self.c.peek_at(1)) {
             (Token::Name(_), Token::Sign("(")) => return Ok(Expr::Call(self.call()?)),
             (Token::Name(name), after) => {
-                // A star is a mark where no factor follows.
+                // A star without a right operand marks a variadic input.
                 let star = matches!(after, Token::Sign("*")) && matches!(self.c.peek_at(2), Token::Sign("," | ")"));
                 self.c.take();
                 return Ok(match name.as_str() {

@@ -1,20 +1,19 @@
-//! The named rules: functions from values to values, with which processes turn what one framework says into what the other wants.
+//! The named rules: functions on values that mapping processes call.
 //!
-//! A rule has a name, a signature that listings show, and an implementation; where it can be undone, also one for the other direction,
-//! which the exporter uses.
+//! A rule has a name, a signature, an implementation and, if it is invertible, an inverse that the exporter uses.
 
 mod aligned;
 mod batched;
 mod control;
+mod coordinates;
 mod elements;
 mod extents;
 mod lists;
 mod loops;
-mod open;
-mod placing;
 mod recurrent;
 mod resize;
 mod signal;
+mod symbolic;
 mod tensors;
 mod windows;
 mod written;
@@ -32,7 +31,7 @@ use crate::mapping::ast::Definition;
 /// The implementation of a rule.
 pub type Forward = fn(&mut Scope<'_, '_>, &[Value]) -> Result<Value>;
 
-/// The other direction: from the result, and the arguments as far as they are known, to the first argument.
+/// The inverse: from the result and the known arguments to the first argument.
 pub type Reverse = fn(&Value, &[Option<Value>]) -> Option<Value>;
 
 /// A named rule.
@@ -41,11 +40,11 @@ pub struct Rule {
     pub name: &'static str,
     /// Arguments and result, as in `(list, n) -> list`. A `?` marks arguments that may be left out.
     pub signature: &'static str,
-    /// What it does.
+    /// Description, for listings.
     pub doc: &'static str,
-    /// The rule.
+    /// Implementation.
     pub forward: Forward,
-    /// Its inverse in the first argument.
+    /// Inverse in the first argument.
     pub reverse: Option<Reverse>,
 }
 
@@ -59,7 +58,7 @@ impl Rule {
         self
     }
 
-    /// Whether the rule takes so many arguments.
+    /// True if the rule takes this number of arguments.
     pub fn takes(&self, n: usize) -> bool {
         let args = self.signature.split(')').next().unwrap_or("").trim_start_matches('(');
         let (all, optional) = (args.split(',').filter(|a| !a.trim().is_empty()).count(), args.matches('?').count());
@@ -115,8 +114,8 @@ pub fn all() -> impl Iterator<Item = &'static Rule> {
         recurrent::RULES,
         elements::RULES,
         extents::RULES,
-        open::RULES,
-        placing::RULES,
+        symbolic::RULES,
+        coordinates::RULES,
         signal::RULES,
         written::RULES,
     ]
@@ -138,7 +137,7 @@ fn int(args: &[Value], i: usize) -> Result<i64> {
     x.and_then(known_dim)
 }
 
-/// A number that is not the name of a dimension.
+/// A number that is not a symbolic dimension.
 fn known_dim(x: i64) -> Result<i64> {
     match is_unknown(x) {
         true => Err(Error::NeedsValue("a dimension is not known: give the shapes of the inputs".into())),
@@ -146,12 +145,12 @@ fn known_dim(x: i64) -> Result<i64> {
     }
 }
 
-/// An argument as a list of integers, none of which is a dimension that is not known.
+/// An argument as a list of known integers.
 fn ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
     open_ints(args, i)?.into_iter().map(known_dim).collect()
 }
 
-/// An argument as a list of integers, of which some may be the names of dimensions.
+/// An argument as a list of integers, which may include symbolic dimensions.
 fn open_ints(args: &[Value], i: usize) -> Result<Vec<i64>> {
     let value = args.get(i).unwrap_or(&Value::None);
     value
@@ -189,10 +188,10 @@ fn handle(args: &[Value], i: usize) -> Result<usize> {
     }
 }
 
-/// Elements of a constant that a rule makes.
+/// Most elements of a constant that a rule creates.
 const MAX_MADE: usize = 1 << 24;
 
-/// The number of elements of a shape of which a rule makes a constant.
+/// The number of elements of a constant that a rule creates, checked against the limit.
 fn made_elements(shape: &Shape) -> Result<usize> {
     let n = shape.checked_elements()?;
     match n <= MAX_MADE {

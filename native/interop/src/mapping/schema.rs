@@ -1,4 +1,4 @@
-//! What a framework says of its operators: every version of every operator with its inputs, outputs and attributes.
+//! Operator descriptors: every version of a framework's operators with their inputs, outputs and attributes.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Reads files of descriptors, given with the domain of their operators, by name and content.
+    /// Reads descriptor files, each given as domain, name and content.
     ///
     /// # Errors
-    /// A file that is wrong, with the line.
+    /// A syntax error, with its file and line.
     pub fn read(files: &[(&'static str, (&'static str, &'static str))]) -> Result<Schema> {
         let mut schema = Schema { base: None, newest: HashMap::new(), operators: HashMap::new() };
         for (domain, (file, text)) in files {
@@ -52,7 +52,7 @@ impl Schema {
         Ok(schema)
     }
 
-    /// The descriptor of an operator as it is in a version of the operator set.
+    /// The descriptor of an operator in a version of the operator set.
     pub fn find(&self, domain: &str, op: &str, version: i64) -> Option<&OpDescriptor> {
         self.versions(domain, op).iter().rev().find(|d| d.since <= version)
     }

@@ -26,7 +26,7 @@ impl Table {
     /// Reads and checks mapping files, given by name and content, for the operators of a framework.
     ///
     /// # Errors
-    /// Everything that is wrong, with files and lines.
+    /// All mistakes, with files and lines.
     pub fn read(files: &[(&str, &str)], schema: &Schema) -> Result<Table> {
         let mut all = Mapping::default();
         for (file, text) in files {
@@ -88,7 +88,7 @@ impl Table {
         }
     }
 
-    /// The processes that import an operator of a version of its operator set, in the order in which they are tried.
+    /// The processes that import an operator in a version of its operator set, in the order in which they are tried.
     pub fn for_import<'t>(&'t self, domain: &str, op: &str, version: i64) -> impl Iterator<Item = &'t Process> {
         let key = (domain.to_string(), op.to_string());
         let of = move |table: &'t Table| {
@@ -243,7 +243,7 @@ impl Check<'_> {
         self.all_attributes_matter(&versions, &used)
     }
 
-    /// Read from right to left, a process must say what its inputs are.
+    /// Read from right to left, a process must determine its inputs.
     fn inputs_can_be_found(&self, inputs: &HashSet<&str>) -> Result<()> {
         let p = self.process;
         let mut used = HashSet::new();
@@ -260,7 +260,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a process that is only read to the left: our side is the pattern, the framework's side the recipe.
+    /// Checks an export-only process: our side is the pattern, the framework's side the recipe.
     fn export(&self) -> Result<()> {
         let p = self.process;
         let mut names = HashSet::new();
@@ -340,7 +340,7 @@ impl Check<'_> {
         let versions = self.versions(call)?;
         for op in &versions {
             let variadic = op.inputs.last().is_some_and(|a| a.arity == Arity::Many);
-            // What may be absent may also be unknown to older versions.
+            // An optional input may be missing from older versions.
             let optional = |e: &Expr| matches!(e, Expr::Name(_, Arity::Optional));
             if call.args.iter().skip(op.inputs.len()).any(|e| !optional(e)) && !variadic {
                 let text = format!("{} of version {} has only {} inputs", op.name, op.since, op.inputs.len());
@@ -393,7 +393,7 @@ impl Check<'_> {
         check_call(self.table, call).map_err(|text| self.error(call.position, text))
     }
 
-    /// Nothing that a node says may be ignored without saying so.
+    /// Every attribute of the operator must be used or listed as `unused`.
     fn all_attributes_matter(&self, versions: &[&OpDescriptor], used: &HashSet<&str>) -> Result<()> {
         let p = self.process;
         for op in versions {
@@ -431,12 +431,12 @@ mod tests {
 
     #[test]
     fn every_operator_of_versions_6_to_25_has_a_process() {
-        // Sequences, optional values, texts, encoded pictures and training are not mapped.
+        // Sequences, optional values, strings, encoded images and training are not mapped.
         const OUTSIDE: &[&str] = &["Sequence", "Optional", "String", "Regex", "ImageDecoder"];
         let (table, schema) = (Framework::Onnx.table().unwrap(), Framework::Onnx.schema().unwrap());
         let mut missing = Vec::new();
         for op in schema.operators("").into_iter().filter(|op| !OUTSIDE.iter().any(|o| op.contains(o))) {
-            // Two were replaced by others, and the first form of Scan is another operator.
+            // Two were replaced by others, and Scan of version 8 has a mapping of its own.
             let gone = |v: i64| matches!((op, v), ("Scatter", 11..) | ("Upsample", 10..) | ("Scan", ..9));
             let known = |v: &i64| {
                 !gone(*v) && schema.find("", op, *v).is_some() && table.for_import("", op, *v).next().is_none()

@@ -1,4 +1,4 @@
-//! Our own graphs as a framework: a symbol in the neutral form, and what our registry says of operators.
+//! MXNet as a framework: symbols in framework-neutral form, and operator descriptors from the registry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,22 +17,21 @@ pub fn value_name(node: &SymbolNode, index: usize) -> String {
     if index == 0 { node.name.clone() } else { format!("{}:{index}", node.name) }
 }
 
-/// The attribute of a variable that keeps the name of an open dimension.
+/// The attribute of a variable with the name of a dynamic dimension.
 pub fn dim_name_key(axis: usize) -> String {
     format!("__dim_{axis}__")
 }
 
-/// The attribute of a variable that keeps its index among the inputs of the model that it comes from.
+/// The attribute of a variable with its index among the inputs of the imported model.
 pub const INPUT_INDEX: &str = "__input_index__";
 
 /// The operator whose nodes are user-defined operators; `op_type` is their name.
 pub const USER_OPERATOR: &str = "Custom";
 
-/// A symbol in the neutral form, without the graphs inside of its operators. Its inputs are all its variables; parameters get their values
-/// from elsewhere.
+/// A symbol in framework-neutral form, without subgraphs. All variables are inputs; the caller adds the values of parameters.
 ///
 /// # Errors
-/// Two nodes of one name.
+/// Two nodes with one name.
 pub fn graph(symbol: &Symbol) -> Result<Graph> {
     let value = |name: String| ValueInfo { name, element: None, dims: None, other: None };
     let mut graph = Graph::default();
@@ -68,7 +67,7 @@ pub fn graph(symbol: &Symbol) -> Result<Graph> {
     Ok(graph)
 }
 
-/// What our registry says of an operator, in the neutral form.
+/// The descriptor of an operator of our registry.
 pub fn descriptor(def: &OpDef) -> OpDescriptor {
     let inputs = match def.inputs {
         Inputs::Fixed(args) => args.iter().map(|a| ArgDescriptor { name: a.name.into(), arity: Arity::One }).collect(),
@@ -84,7 +83,7 @@ pub fn descriptor(def: &OpDef) -> OpDescriptor {
     OpDescriptor { name: def.name.into(), since: 1, inputs, outputs, attributes: attributes.collect() }
 }
 
-/// The kind of a parameter by the type string of the metadata.
+/// The kind of a parameter from its type string in the metadata.
 fn kind(type_string: &str) -> AttributeKind {
     let head = type_string.split(", ").next().unwrap_or(type_string);
     match head {

@@ -1,16 +1,16 @@
-//! From the text of a graph to its statements.
+//! The parser of NNEF graphs.
 
 use crate::error::{Position, Result};
 use crate::ir::Value;
 use crate::mapping::lexer::{Cursor, Token};
 
-/// Lists inside of lists.
+/// Deepest nesting of lists.
 const MAX_DEPTH: usize = 8;
 
 /// An argument of an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Argument {
-    /// A number, text, truth value.
+    /// A number, string or Boolean.
     Value(Value),
     /// The name of a tensor.
     Name(String),
@@ -21,19 +21,19 @@ pub enum Argument {
 /// `results = op<element>(arguments);`
 #[derive(Clone, Debug)]
 pub struct Statement {
-    /// The names that it defines.
+    /// Names of the results.
     pub results: Vec<String>,
     /// The operator.
     pub op: String,
-    /// `scalar`, `integer` or `logical`, where it says so.
+    /// `scalar`, `integer` or `logical`, if given.
     pub element: Option<String>,
-    /// The arguments, with names where they have some.
+    /// The arguments, with their names if given.
     pub arguments: Vec<(Option<String>, Argument)>,
-    /// Where it stands.
+    /// Position in the file.
     pub position: Position,
 }
 
-/// A graph as it is written.
+/// The syntax tree of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct Text {
     /// Name.
@@ -42,14 +42,14 @@ pub struct Text {
     pub inputs: Vec<String>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// Its statements.
+    /// Statements.
     pub statements: Vec<Statement>,
 }
 
-/// The graph in a text.
+/// Parses a graph.
 ///
 /// # Errors
-/// A text that is no graph of version 1.0, with the line.
+/// A text that is not a graph of version 1.0, with the line.
 pub fn graph(file: &str, text: &str) -> Result<Text> {
     let mut p = Parser { c: Cursor::new(file, text)? };
     if !p.c.takes_name("version") {
@@ -60,7 +60,7 @@ pub fn graph(file: &str, text: &str) -> Result<Text> {
         _ => return Err(p.c.error("only version 1.0 of NNEF is known")),
     }
     while p.c.takes_name("extension") {
-        // What an extension allows is refused where it is used.
+        // Extensions are accepted here; the constructs that they allow are rejected.
         while !p.c.takes(";") {
             p.c.name("the name of an extension")?;
         }

@@ -1,4 +1,4 @@
-//! From the statements of a graph to the neutral form.
+//! Converts the statements of a graph to the framework-neutral form.
 
 use std::collections::HashSet;
 
@@ -13,15 +13,15 @@ use crate::framework::Framework;
 use crate::ir::{Arity, AttributeKind, Dim, ElementType, Graph, Model, Node, OpDescriptor, Tensor, Value, ValueInfo};
 use crate::mapping::Schema;
 
-/// The version of the format, which is its operator set's.
+/// The format version, which is also the operator set version.
 const VERSION: i64 = 1;
-/// Elements of a constant that the text makes.
+/// Most elements of a constant in the text.
 const MAX_ELEMENTS: usize = 1 << 24;
 
-/// Reads the text of a graph. `variable` gives the tensor of a variable by its label; `file` is the name for messages.
+/// Reads the text of a graph. `variable` loads the tensor of a variable by its label; `file` is the name for messages.
 ///
 /// # Errors
-/// A text that is no flat graph of version 1.0, with the line; those of `variable`.
+/// A text that is not a flat graph of version 1.0, with the line; errors of `variable`.
 pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) -> Result<Model> {
     let written = parse::graph(file, text)?;
     let mut reader =
@@ -35,15 +35,15 @@ pub fn graph(file: &str, text: &str, variable: &dyn Fn(&str) -> Result<Tensor>) 
     }
     let mut graph = reader.graph;
     graph.name = written.name;
-    // Inputs stand in the order of the graph's head.
-    let place = |name: &String| written.inputs.iter().position(|i| i == name);
-    if let Some(stray) = graph.inputs.iter().find(|i| place(&i.name).is_none()) {
+    // The graph declaration determines the order of inputs.
+    let position = |name: &String| written.inputs.iter().position(|i| i == name);
+    if let Some(stray) = graph.inputs.iter().find(|i| position(&i.name).is_none()) {
         return Err(Error::format(format!("{file}: '{}' is external, but no input of the graph", stray.name)));
     }
     if let Some(name) = written.inputs.iter().find(|n| !graph.inputs.iter().any(|i| i.name == **n)) {
         return Err(Error::format(format!("{file}: the input '{name}' of the graph is not external")));
     }
-    graph.inputs.sort_by_key(|i| place(&i.name));
+    graph.inputs.sort_by_key(|i| position(&i.name));
     let value = |name: &String| ValueInfo { name: name.clone(), element: None, dims: None, other: None };
     graph.outputs = written.outputs.iter().map(value).collect();
     Ok(Model {
@@ -58,7 +58,7 @@ struct Reader<'a> {
     schema: &'a Schema,
     variable: &'a dyn Fn(&str) -> Result<Tensor>,
     graph: Graph,
-    /// Names of tensors that are taken.
+    /// Names in use.
     names: HashSet<String>,
 }
 
@@ -72,7 +72,7 @@ fn element(statement: &Statement) -> Result<DType> {
     }
 }
 
-/// An argument that is no tensor.
+/// An argument that is not a tensor.
 fn plain(argument: &Argument) -> Result<Value> {
     match argument {
         Argument::Value(value) => Ok(value.clone()),
@@ -81,7 +81,7 @@ fn plain(argument: &Argument) -> Result<Value> {
     }
 }
 
-/// A tensor of numbers or truth values, without axes or of a shape.
+/// A constant tensor of numbers or Booleans; a scalar without a shape.
 fn tensor(items: &[Value], dims: Vec<usize>, dtype: DType) -> Result<Tensor> {
     let none = || Error::format(format!("elements of type {dtype} were expected"));
     let data = match dtype {
@@ -102,10 +102,10 @@ fn tensor(items: &[Value], dims: Vec<usize>, dtype: DType) -> Result<Tensor> {
     Ok(Tensor::new(dtype, dims, data))
 }
 
-/// The argument of a name of an operator that the reader knows itself, at that place if it has no name.
-fn given(statement: &Statement, name: &str, place: usize) -> Result<Value> {
+/// An argument of a built-in operator, by name or else by index.
+fn given(statement: &Statement, name: &str, index: usize) -> Result<Value> {
     let named = statement.arguments.iter().find(|(n, _)| n.as_deref() == Some(name));
-    let found = named.or_else(|| statement.arguments.get(place).filter(|(n, _)| n.is_none()));
+    let found = named.or_else(|| statement.arguments.get(index).filter(|(n, _)| n.is_none()));
     match found {
         Some((_, argument)) => plain(argument),
         None => Err(Error::format(format!("{} needs '{name}'", statement.op))),
@@ -169,7 +169,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A constant is a node, not one of the graph's constants, which may be trained.
+    /// A constant becomes a node: the graph's initializers may be trained.
     fn constant(&mut self, name: &str, tensor: Tensor) {
         self.graph.nodes.push(Node {
             name: name.into(),
@@ -180,8 +180,8 @@ impl Reader<'_> {
         });
     }
 
-    /// A use of an operator. Arguments without names stand in the order of the operator's; for operators that are not known, which the
-    /// import reports, names are inputs and values attributes.
+    /// A node. Arguments without names are positional. The import reports unknown operators; their identifiers are read as inputs and
+    /// their literals as attributes.
     fn node(&mut self, statement: &Statement) -> Result<Node> {
         let descriptor = self.schema.find("", &statement.op, VERSION);
         let mut node = Node {
@@ -192,11 +192,11 @@ impl Reader<'_> {
         };
         let mut tensors: IndexMap<usize, Vec<String>> = IndexMap::new();
         for (k, (name, argument)) in statement.arguments.iter().enumerate() {
-            let place = descriptor.and_then(|d| match name {
+            let input = descriptor.and_then(|d| match name {
                 Some(name) => d.inputs.iter().position(|a| a.name == *name),
                 None => (k < d.inputs.len()).then_some(k),
             });
-            match (place, name) {
+            match (input, name) {
                 (Some(at), _) => {
                     let found = self.inputs(&node.name, descriptor, at, argument)?;
                     if tensors.insert(at, found).is_some() {
@@ -211,7 +211,7 @@ impl Reader<'_> {
                     let key = name.clone().or_else(|| attribute.map(|a| a.name.clone()));
                     let key = key.unwrap_or_else(|| format!("argument {}", k + 1));
                     let value = match (plain(argument)?, descriptor.and_then(|d| d.attribute(&key)).map(|a| a.kind)) {
-                        // A number may be written without a point.
+                        // A number may be written without a decimal point.
                         (Value::Int(i), Some(AttributeKind::Float)) => Value::Float(i as f64),
                         (value, _) => value,
                     };
@@ -234,7 +234,7 @@ impl Reader<'_> {
         Ok(node)
     }
 
-    /// The tensors at an input of an operator: a name, several where it takes any number, a value as a constant.
+    /// The tensors of an operator's input: a name, several names for a variadic input, or a literal as a constant.
     fn inputs(
         &mut self,
         node: &str,

@@ -1,4 +1,4 @@
-//! Files of variables: a header of 128 bytes, then the elements.
+//! Variable files: a header of 128 bytes, then the elements.
 
 use bytes::Bytes;
 use ferromx_core::dtype::DType;
@@ -6,15 +6,15 @@ use ferromx_core::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{ElementType, Tensor};
 
-/// Bytes before the elements.
+/// Length of the header in bytes.
 const HEADER: usize = 128;
-/// Dimensions that the header has room for.
+/// Most dimensions in the header.
 const MAX_RANK: usize = 8;
 
-/// The tensor in the bytes of a file, which it keeps pointing into.
+/// The tensor in the bytes of a file, which it shares.
 ///
 /// # Errors
-/// Bytes that are no such file, a header that contradicts their number.
+/// Bytes that are not a variable file, a header that contradicts their number.
 pub fn parse(bytes: Bytes) -> Result<Tensor> {
     let bad = |what: String| Error::format(format!("this is no tensor of NNEF: {what}"));
     if bytes.len() < HEADER || bytes[..2] != [0x4e, 0xef] {

@@ -1,13 +1,13 @@
-//! Functions of a model, put in place of their calls.
+//! Inlines the functions of a model.
 
 use std::collections::HashMap;
 
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 use crate::error::{Error, Result};
 
-/// Calls inside of functions inside of functions; a deeper nesting is a function that calls itself.
+/// Deepest nesting of calls; more is treated as recursion.
 const MAX_DEPTH: usize = 32;
-/// Nodes that a graph may grow to.
+/// Most nodes of a graph after inlining.
 const MAX_NODES: usize = 2_000_000;
 
 struct Inliner<'f> {
@@ -16,10 +16,10 @@ struct Inliner<'f> {
     nodes: usize,
 }
 
-/// Replaces every call of a function by the function's nodes.
+/// Inlines every call of a function.
 ///
 /// # Errors
-/// Functions that call themselves, that are defined twice, or that together make a graph too large.
+/// Recursive functions, functions defined twice, a graph that becomes too large.
 pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto> {
     if functions.is_empty() {
         return Ok(graph);
@@ -34,7 +34,7 @@ pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphPro
     Inliner { functions: by_name, calls: 0, nodes: 0 }.graph(graph, 0)
 }
 
-/// What the names and attributes inside of a function become.
+/// The substitution of a function's names and attributes.
 struct Call<'a> {
     names: HashMap<String, String>,
     prefix: String,
@@ -53,7 +53,7 @@ impl Call<'_> {
     fn attributes(&self, attributes: Vec<AttributeProto>) -> Vec<AttributeProto> {
         let resolve = |mut a: AttributeProto| {
             if !a.ref_attr_name.is_empty() {
-                // An attribute that the call leaves out and that has no default is absent inside, too.
+                // An attribute without a value in the call or a default is absent in the body, too.
                 let given = self.attributes.get(a.ref_attr_name.as_str())?;
                 return Some(AttributeProto { name: a.name, ref_attr_name: String::new(), ..(*given).clone() });
             }

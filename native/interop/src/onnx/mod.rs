@@ -1,4 +1,4 @@
-//! The ONNX front end: files to the neutral form and back.
+//! The ONNX front end: converts files to the framework-neutral form and back.
 
 mod functions;
 pub mod proto;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::ir::Model;
 use crate::map::open;
 
-/// Reads a file. With `external_data`, tensors may lie in other files of its directory.
+/// Reads a file. With `external_data`, tensors may be stored in other files of its directory.
 ///
 /// # Errors
 /// Those of [`read()`], and the system's.

@@ -1,4 +1,4 @@
-//! From the messages of a file to the neutral form.
+//! Converts the messages of a file to the framework-neutral form.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::external::External;
 use crate::framework::Framework;
 use crate::ir::{Dim, ElementType, Graph, Model, Node, Tensor, Value, ValueInfo};
 
-/// Reads a model; tensors keep pointing into the bytes where they can. `external` says where data outside of the file may lie.
+/// Reads a model; tensors share the bytes if possible. `external` controls external data.
 ///
-/// Initializers and attributes that cannot be read are among the problems of the model, which the import reports with its own.
+/// Initializers and attributes that cannot be read become problems of the model, which the import reports with its own.
 ///
 /// # Errors
-/// Bytes that are no model of ONNX.
+/// Bytes that are not an ONNX model.
 pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     wire::check(&bytes)?;
     let proto = ModelProto::decode(bytes).map_err(|e| Error::format(format!("this is no ONNX file: {e}")))?;
@@ -45,7 +45,7 @@ pub fn model(bytes: Bytes, external: &External) -> Result<Model> {
     Ok(Model { framework: Framework::Onnx, graph, opsets, problems: reader.problems })
 }
 
-/// A domain by the name under which operators are looked up: `ai.onnx` is the empty one.
+/// The canonical name of a domain: `ai.onnx` is the empty name.
 pub fn domain_name(domain: &str) -> String {
     if domain == "ai.onnx" { String::new() } else { domain.to_string() }
 }
@@ -56,24 +56,24 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn problem(&mut self, place: String, e: Error) {
-        self.problems.extend(e.at(place));
+    fn problem(&mut self, location: String, e: Error) {
+        self.problems.extend(e.at(location));
     }
 
     fn graph(&mut self, proto: GraphProto) -> Graph {
         let mut graph = Graph { name: proto.name, ..Graph::default() };
         for tensor in proto.initializer {
             let name = tensor.name.clone();
-            let place = format!("initializer '{name}'");
+            let location = format!("initializer '{name}'");
             match self.tensor(tensor) {
                 Err(e) => {
-                    self.problem(place, e);
+                    self.problem(location, e);
                     graph.unread.push(name);
                 }
-                Ok(_) if name.is_empty() => self.problem(place, Error::format("it has no name")),
+                Ok(_) if name.is_empty() => self.problem(location, Error::format("it has no name")),
                 Ok(value) => {
                     if graph.constants.insert(name, value).is_some() {
-                        self.problem(place, Error::format("two initializers have this name"));
+                        self.problem(location, Error::format("two initializers have this name"));
                     }
                 }
             }
@@ -117,14 +117,14 @@ impl Reader<'_> {
             let name = attribute.name.clone();
             match self.attribute(attribute) {
                 Err(e) => {
-                    let place = format!("{}, attribute {name}", node.label());
-                    self.problem(place, e);
+                    let location = format!("{}, attribute {name}", node.label());
+                    self.problem(location, e);
                     node.unread = true;
                 }
                 Ok(value) => {
                     if node.attributes.insert(name.clone(), value).is_some() {
-                        let place = format!("{}, attribute {name}", node.label());
-                        self.problem(place, Error::format("it is given twice"));
+                        let location = format!("{}, attribute {name}", node.label());
+                        self.problem(location, Error::format("it is given twice"));
                     }
                 }
             }
@@ -179,7 +179,7 @@ impl Reader<'_> {
         Ok(Tensor { element, dims, data })
     }
 
-    /// A sparse tensor, made dense.
+    /// A sparse tensor, converted to a dense one.
     fn sparse(&self, s: SparseTensorProto) -> Result<Tensor> {
         let missing = || Error::format("a sparse tensor has no values or indices");
         let (values, indices) =
@@ -223,7 +223,7 @@ fn text(bytes: &[u8]) -> Result<String> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Error::format("a text is no UTF-8"))
 }
 
-/// Elements that are not given as raw bytes: small types share the list of 32-bit integers.
+/// Elements in typed fields: small types share `int32_data`.
 fn typed_data(dtype: DType, floats: &[f32], ints: &[i32], longs: &[i64], doubles: &[f64]) -> Bytes {
     fn bytes<T: Element>(items: &[T]) -> Bytes {
         Bytes::copy_from_slice(as_bytes(items))

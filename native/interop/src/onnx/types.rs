@@ -1,4 +1,4 @@
-//! Element types of ONNX by their codes.
+//! ONNX element types by their codes.
 
 use ferromx_core::dtype::DType;
 
@@ -17,7 +17,7 @@ const OURS: [(i32, DType); 9] = [
     (16, DType::BF16),
 ];
 
-/// Types that our arrays do not have.
+/// Types that our arrays do not support.
 const FOREIGN: [(i32, &str); 17] = [
     (4, "uint16"),
     (5, "int16"),

@@ -1,16 +1,16 @@
-//! A look at the bytes of a file before anything is decoded: how many messages there are and how deep they nest. A few bytes can
-//! stand for a message that takes hundreds of bytes of memory, so the file's size alone bounds nothing.
+//! Checks the number and nesting of a file's messages before decoding. An encoded message of a few bytes can take hundreds of bytes of
+//! memory, so the file size does not bound the memory.
 
 use crate::error::{Error, Result};
 
-/// Graphs inside of graphs inside of attributes; deeper files are refused.
+/// Deepest nesting of messages; deeper files are rejected.
 const MAX_DEPTH: usize = 64;
-/// Messages in one file: nodes, attributes, tensors, dimensions.
+/// Most messages in one file: nodes, attributes, tensors, dimensions.
 const MAX_MESSAGES: usize = 8_000_000;
-/// Numbers in packed lists, which take up to eight times their bytes in memory.
+/// Most numbers in packed lists, which take up to eight times their encoded size in memory.
 const MAX_NUMBERS: usize = 256 << 20;
 
-/// A message by what its fields hold.
+/// The kinds of a message's fields.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Model,
@@ -24,7 +24,7 @@ enum Kind {
     Type,
     TensorType,
     Shape,
-    /// A message without messages inside.
+    /// A message without nested messages.
     Leaf,
     /// A packed list of numbers.
     Numbers,
@@ -56,10 +56,10 @@ struct Scan {
     numbers: usize,
 }
 
-/// Checks that the bytes are a well-formed message of bounded depth and number of parts.
+/// Checks that the bytes are a well-formed message within the limits of depth and number.
 ///
 /// # Errors
-/// A truncated file, one that is no protocol buffer, or one with more parts than any model has.
+/// A truncated file, one that is not a protocol buffer, or one that exceeds the limits.
 pub fn check(bytes: &[u8]) -> Result<()> {
     Scan { messages: 0, numbers: 0 }.message(bytes, Kind::Model, 0)
 }
@@ -115,7 +115,7 @@ impl Scan {
                     let n = usize::try_from(varint(&mut bytes)?).map_err(|_| truncated())?;
                     let part = take(&mut bytes, n)?;
                     match field(kind, key >> 3) {
-                        // Texts become strings, which take some bytes even if they are empty.
+                        // Even an empty string takes memory.
                         Kind::Bytes => self.count_numbers(3)?,
                         Kind::Numbers => self.count_numbers(n)?,
                         inner => self.message(part, inner, depth + 1)?,

@@ -1,9 +1,9 @@
-//! From the neutral form to the messages of a file.
+//! Converts the framework-neutral form to the messages of a file.
 
 use std::path::Path;
 
 use bytes::Bytes;
-use ferromx_core::file_format::write_whole;
+use ferromx_core::file_format::write_atomically;
 use prost::Message;
 
 use super::proto::{
@@ -14,7 +14,7 @@ use super::types;
 use crate::error::{Error, Result};
 use crate::ir::{AttributeKind, Dim, Graph, Model, Node, Tensor, Value, ValueInfo};
 
-/// Protocol buffers are at most this long.
+/// Maximum length of a protocol buffer.
 const MAX_BYTES: usize = i32::MAX as usize;
 
 /// The bytes of a model.
@@ -42,16 +42,16 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
     Ok(proto.encode_to_vec())
 }
 
-/// Writes a model to a file, whole or not at all.
+/// Writes a model to a file atomically.
 ///
 /// # Errors
 /// Those of [`to_bytes`], and the system's.
 pub fn save(model: &Model, path: &Path) -> Result<()> {
     let bytes = to_bytes(model)?;
-    Ok(write_whole(&path.display().to_string(), |file| file.write_all(&bytes))?)
+    Ok(write_atomically(&path.display().to_string(), |file| file.write_all(&bytes))?)
 }
 
-/// The version of the file format that came with a version of the operator set.
+/// The IR version that belongs to a version of the operator set.
 fn ir_version(opset: i64) -> i64 {
     match opset {
         ..=8 => 3,

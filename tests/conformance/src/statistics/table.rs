@@ -36,14 +36,14 @@ const FACTOR: Law = Continuous(|x| x - 0.5, 1.0, 1.0 / 12.0);
 const FACTORS: &[(&str, &str)] = &[("min_factor", "0.5"), ("max_factor", "1.5")];
 /// A red pixel.
 const RED: super::Input = Values(&[1.0, 0.0, 0.0], &[1, 1, 3], DType::F32);
-/// What the red of a pixel weighs in its gray.
+/// Weight of red in the gray value of a pixel.
 const GRAY: f64 = 0.299;
 
 fn flag(positive: f64) -> f64 {
     f64::from(positive > 0.0)
 }
 
-/// The spread of the red that a change of lighting adds: principal components times their deviations.
+/// The standard deviation of red under PCA lighting noise: eigenvectors times eigenvalues.
 const RED_SPREAD: f64 = {
     let (a, b, c) = (55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009);
     0.01 * (a * a + b * b + c * c)

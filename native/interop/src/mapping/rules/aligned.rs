@@ -1,4 +1,4 @@
-//! Rules for frameworks that match axes from the first on and write windows for all axes, as NNEF does.
+//! Rules for NNEF, which broadcasts from the first axis on and gives windows for all axes.
 
 use super::elements::padded;
 use super::windows::window_pads;
@@ -97,7 +97,7 @@ fn rank(s: &Scope<'_, '_>, args: &[Value], i: usize) -> Result<i64> {
 /// The first argument with `n` axes.
 fn of_rank(s: &mut Scope<'_, '_>, args: &[Value], n: i64) -> Result<Value> {
     let own = rank(s, args, 0)?;
-    // A number without axes fits everything, and operators with a number are found by it.
+    // A scalar broadcasts to any rank, and keeping it a scalar lets operators with a scalar parameter match.
     let more = if own == 0 { 0 } else { (n - own).clamp(0, 32) };
     (0..more)
         .try_fold(args[0].clone(), |t, _| s.operator("expand_dims", vec![t], vec![("axis", Value::Int(-1))], false))
@@ -139,7 +139,7 @@ fn window_means(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if border != "ignore" {
         return Ok(means);
     }
-    // The share of each window that lies in the image.
+    // The fraction of each window that lies inside the image.
     let mut dims = s.importer.builder.info(handle(args, 0)?).shape.dims().to_vec();
     dims.iter_mut().take(2).for_each(|d| *d = 1);
     made_elements(&Shape::new(&dims))?;

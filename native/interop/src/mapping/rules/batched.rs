@@ -1,5 +1,5 @@
-//! Scan in its first form, that of version 8, which goes through batches: a scan over the batch, in whose body one of today's form goes
-//! through a sequence. Sequences that end early keep their states from there on, and what is collected is followed by zeros.
+//! Scan of operator set 8, which has a batch axis: an outer scan over the batch whose body scans one sequence. After the end of a short
+//! sequence its states stay as they are and its outputs are zeros.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn scanned_batches(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     scan(s, &values, &each, scans, &How::default(), limit)
 }
 
-/// The steps that all sequences of a batch have together; many if that is not known.
+/// The total number of steps of all sequences; a large number if it is not known.
 fn steps(s: &Scope<'_, '_>, rows: &Value) -> Result<i64> {
     let shape = &s.importer.builder.info(handle(std::slice::from_ref(rows), 0)?).shape;
     match shape.dims() {
@@ -59,7 +59,7 @@ fn steps(s: &Scope<'_, '_>, rows: &Value) -> Result<i64> {
     }
 }
 
-/// Refuses lengths that are known and do not fit the sequences.
+/// Rejects known lengths that exceed the sequences.
 fn check_lengths(s: &Scope<'_, '_>, lengths: &Value, rows: &Value) -> Result<()> {
     let builder = &s.importer.builder;
     let (rows, lengths) = (handle(std::slice::from_ref(rows), 0)?, handle(std::slice::from_ref(lengths), 0)?);
@@ -73,7 +73,7 @@ fn check_lengths(s: &Scope<'_, '_>, lengths: &Value, rows: &Value) -> Result<()>
     }
 }
 
-/// Sequences from their ends: the first `lengths` elements of each in the opposite order.
+/// Reverses the first `lengths` elements of each sequence.
 fn reversed(s: &mut Scope<'_, '_>, value: &Value, lengths: &Value) -> Result<Value> {
     let axes = [("time_axis", Value::Int(1)), ("batch_axis", Value::Int(0))];
     let name = format!("{}/reversed", s.name);

@@ -1,5 +1,5 @@
-//! Rules for graphs inside of operators. Where it is known what they run, branches are put in place and loops are unrolled; otherwise
-//! they become operators with graphs, see [`loops`].
+//! Rules for operators with subgraphs. If the condition is known, branches are inlined and loops unrolled; otherwise they become
+//! control flow operators, see [`loops`].
 
 use std::collections::HashMap;
 
@@ -43,9 +43,9 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
-/// Rounds of a loop that is unrolled into a graph.
+/// Most rounds of a loop that is unrolled into a graph.
 pub(super) const MAX_UNROLLED: i64 = 256;
-/// Rounds of a loop that is executed.
+/// Most rounds of a loop that is executed.
 const MAX_EXECUTED: i64 = 100_000_000;
 
 pub(super) fn graph(args: &[Value], i: usize) -> Result<std::sync::Arc<Graph>> {
@@ -82,14 +82,14 @@ pub(super) fn round(s: &mut Scope<'_, '_>, body: &Graph, values: Vec<Value>) -> 
     let names = body.inputs.iter().map(|i| i.name.clone());
     let before = s.importer.problem_count();
     let made = s.importer.graph(body, names.zip(values).collect());
-    // What cannot be mapped once is not mapped again; an error without problems says that they are reported.
+    // A body that failed once is not mapped again. An error without problems means that they have been reported.
     if s.importer.problem_count() > before { Err(Error::Model(Vec::new())) } else { made }
 }
 
-/// Joins what each round made along a new axis.
+/// Stacks the outputs of all rounds along a new axis.
 fn joined(s: &mut Scope<'_, '_>, parts: Vec<Value>, axis: i64, body: &Graph, output: usize) -> Result<Value> {
     if parts.is_empty() {
-        // Without a round only the body's declaration says what there is none of.
+        // Without a round, only the body declares the shape and type of the empty result.
         let info = body.outputs.get(output);
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok()).unwrap_or(DType::F32);
         let dims = info.map(|i| i.shape().dims().iter().map(|d| (*d).max(0)).collect::<Vec<_>>()).unwrap_or_default();
@@ -119,7 +119,7 @@ fn looped(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
 }
 
-/// A loop of so many rounds at most, each put in place.
+/// A loop of at most so many rounds, unrolled.
 fn unrolled(s: &mut Scope<'_, '_>, args: &[Value], body: &Graph, trips: i64) -> Result<Value> {
     let mut condition = args[1].clone();
     let mut values = list(args, 2)?.to_vec();
@@ -139,7 +139,7 @@ fn unrolled(s: &mut Scope<'_, '_>, args: &[Value], body: &Graph, trips: i64) -> 
         let rest = outputs.split_off(1 + carried);
         made.iter_mut().zip(rest).for_each(|(m, v)| m.push(v));
         values = outputs.split_off(1);
-        // A condition that was not given is not looked at.
+        // An absent condition is always true.
         if args[1] != Value::None {
             condition = outputs.remove(0);
         }
@@ -151,16 +151,16 @@ fn unrolled(s: &mut Scope<'_, '_>, args: &[Value], body: &Graph, trips: i64) -> 
     Ok(Value::List(values))
 }
 
-/// How a scan goes through its inputs and collects its outputs; what is not listed is 0.
+/// The axes and directions of a scan's inputs and outputs; entries that are left out are 0.
 #[derive(Default)]
 pub(super) struct How {
     /// The scanned axes of the inputs.
     pub axes: Vec<i64>,
-    /// For each input whether it is gone through from its end.
+    /// For each input, 1 if it is scanned in reverse.
     pub directions: Vec<i64>,
-    /// The axes along which outputs are collected.
+    /// The axes along which outputs are stacked.
     pub output_axes: Vec<i64>,
-    /// For each output whether it is collected from its end.
+    /// For each output, 1 if it is stacked in reverse.
     pub output_directions: Vec<i64>,
 }
 
@@ -175,7 +175,7 @@ fn scanned(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     scan(s, all, &body, scans, &how, MAX_UNROLLED)
 }
 
-/// A scan whose last `scans` values are scanned: unrolled up to `most` rounds, and an operator with a graph for more of them.
+/// A scan over the last `scans` values: unrolled up to `most` rounds, a `_foreach` operator beyond that.
 pub(super) fn scan(
     s: &mut Scope<'_, '_>,
     all: &[Value],
@@ -221,7 +221,7 @@ pub(super) fn scan(
     Ok(Value::List(values))
 }
 
-/// The scanned axes, and how long they are: -1 if that is not known.
+/// The scanned axes and their common length, -1 if it is not known.
 fn scanned_axes(s: &Scope<'_, '_>, sequences: &[Value], wanted: &[i64]) -> Result<(Vec<i64>, i64)> {
     let (mut axes, mut length) = (Vec::new(), None);
     for (k, sequence) in sequences.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Rules on single elements of tensors and on the borders of tensors.
+//! Rules for single elements, attention masks, activations, quantization and padding.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -13,16 +13,21 @@ use crate::ir::Value;
 use crate::mapping::ast::Operator;
 
 pub(super) static RULES: &[Rule] = &[
-    Rule::new("element_of", "(tensor, n) -> tensor", "One element of a vector, as a tensor without axes.", |s, a| {
-        let n = int(a, 1)?;
-        let range = vec![("axis", Value::Int(0)), ("begin", Value::Int(n)), ("end", Value::Int(n + 1))];
-        let one = s.operator("slice_axis", vec![a[0].clone()], range, false)?;
-        s.operator("_np_reshape", vec![one], vec![("newshape", Value::List(Vec::new()))], false)
-    }),
+    Rule::new(
+        "element_of",
+        "(tensor, n) -> tensor",
+        "One element of a vector, as a zero-dimensional tensor.",
+        |s, a| {
+            let n = int(a, 1)?;
+            let range = vec![("axis", Value::Int(0)), ("begin", Value::Int(n)), ("end", Value::Int(n + 1))];
+            let one = s.operator("slice_axis", vec![a[0].clone()], range, false)?;
+            s.operator("_np_reshape", vec![one], vec![("newshape", Value::List(Vec::new()))], false)
+        },
+    ),
     Rule::new(
         "each_unsqueezed",
         "(tensors, axis) -> tensors",
-        "For export: every tensor with a new axis of length 1.",
+        "For export: inserts an axis of length 1 into every tensor.",
         |s, a| {
             let axis = s.operator_constant("axis", &[int(a, 1)?])?;
             let each = list(a, 0)?
@@ -32,35 +37,35 @@ pub(super) static RULES: &[Rule] = &[
         },
     ),
     Rule::new(
-        "seen_keys",
+        "attention_mask",
         "(queries, keys, offset, causal, left, right, dtype) -> tensor",
-        "The mask that adds 0 where a query may see a key and minus infinity elsewhere. Query i stands at i + offset; causal, it sees no \
-         later key; with a window it sees so many keys before and after it, -1 for all of them.",
-        seen_keys,
+        "An additive attention mask: 0 where a query attends to a key, minus infinity elsewhere. Query i has position i + offset. A causal \
+         mask hides later keys; `left` and `right` limit the window around the query, -1 means no limit.",
+        attention_mask,
     ),
     Rule::new(
-        "keys_before",
+        "key_length_mask",
         "(ends, queries, keys, causal, left, right, dtype) -> tensor",
-        "As seen_keys, where each batch has as many keys as a tensor says, behind which the queries end.",
-        keys_before,
+        "As attention_mask, with a key length for each batch. The queries are the last positions before that length.",
+        key_length_mask,
     ),
     Rule::new(
         "padding_mask",
         "(mask, keys, value, dtype) -> tensor",
-        "The mask that adds a value where a key does not count. Which ones count is given as lengths (batch,), or as 1 and 0 in (batch, keys) \
-         or (batch, queries, keys). Keys have the shape (batch, heads, keys, size).",
+        "An additive mask with `value` at padded keys. The valid keys are given as lengths (batch,), or as 1 and 0 in (batch, keys) or \
+         (batch, queries, keys). Keys have the shape (batch, heads, keys, size).",
         padding_mask,
     ),
     Rule::new(
         "function_of",
         "(name, tensor, parameters) -> tensor",
-        "The activation of this name, none if it is absent; the parameters are those that ONNX gives it as attributes.",
+        "Applies the activation of this ONNX name, or none if the name is absent. The parameters are the ONNX attributes of the activation.",
         function_of,
     ),
     Rule::new(
         "real_of",
         "(tensor, scale, zero_point?) -> tensor",
-        "The numbers that 8-bit integers stand for, with one scale and one zero point for all of them.",
+        "Dequantizes 8-bit integers with one scale and one zero point for the tensor.",
         |s, a| {
             let float = |s: &mut Scope<'_, '_>, x: &Value| {
                 s.operator("Cast", vec![x.clone()], vec![("dtype", "float32".into())], false)
@@ -76,7 +81,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "rounded_to",
         "(tensor, scale, zero_point?, dtype) -> tensor",
-        "The 8-bit integers that stand for numbers: divided by the scale, rounded, moved by the zero point and cut to the type.",
+        "Quantizes to 8-bit integers: divides by the scale, rounds, adds the zero point and clips to the type.",
         |s, a| {
             let dtype = text(a, 3)?.to_string();
             let low = match dtype.as_str() {
@@ -99,33 +104,33 @@ pub(super) static RULES: &[Rule] = &[
             s.operator("Cast", vec![cut], vec![("dtype", dtype.as_str().into())], true)
         },
     ),
-    Rule::new("single", "(tensor) -> bool", "Whether a tensor is a constant of one element.", |s, a| {
+    Rule::new("single", "(tensor) -> bool", "True if the tensor is a constant of one element.", |s, a| {
         Ok(Value::Bool(s.importer.builder.info(handle(a, 0)?).value.as_ref().is_some_and(|v| v.len() == 1)))
     }),
     Rule::new(
-        "attends",
+        "is_attention",
         "(query, keys, value, mask, in_rows?) -> bool",
-        "Whether these are queries, keys (in columns, unless said otherwise), values and perhaps a mask of attention: float32 or float64, \
-         with the same leading dimensions, and a mask for each key that broadcasts to the products.",
-        attends,
+        "True if these are the queries, keys, values and optional mask of an attention: float32 or float64, equal leading dimensions, and a \
+         mask over all keys that broadcasts to the scores. Keys are (..., size, keys) unless `in_rows` is true.",
+        is_attention,
     ),
     Rule::new(
         "padded",
         "(tensor, pads, axes, mode, value) -> tensor",
-        "Pad of ONNX: pads at the beginning of each axis, then at the end of each; negative ones cut off.",
+        "ONNX's Pad: the pads at the beginning of each axis, then those at the end. Negative pads crop.",
         padded,
     ),
 ];
 
-/// [`seen_keys`] where a length is not known: the positions are compared when the model runs.
-fn seen_keys_open(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+/// [`attention_mask`] with a length that is not known: compares positions when the model runs.
+fn attention_mask_dynamic(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let lengths = args[..3].iter().map(|v| v.int().ok_or_else(|| Error::value("a length is no integer")));
     let lengths = lengths.collect::<Result<Vec<i64>>>()?;
     let (queries, keys, offset) = (lengths[0], lengths[1], lengths[2]);
     let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
     let end = s.importer.builder.combined(Operator::Plus, offset, queries)?;
     let positions = |s: &mut Scope<'_, '_>, from: Value, to: Value, axis: i64| {
-        let range = super::open::range(s, &[from, to, Value::Int(1), "int64".into()])?;
+        let range = super::symbolic::range(s, &[from, to, Value::Int(1), "int64".into()])?;
         s.operator("expand_dims", vec![range], vec![("axis", Value::Int(axis))], false)
     };
     let query = positions(s, Value::Int(offset), end, 1)?;
@@ -136,43 +141,43 @@ fn seen_keys_open(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         ("_npi_less_equal", left, left >= 0),
         ("_npi_greater_equal", -right, right >= 0),
     ];
-    let mut seen = Value::None;
+    let mut visible = Value::None;
     for (compare, limit, _) in limits.into_iter().filter(|(_, _, holds)| *holds) {
         let within = s.operator(compare, vec![distance.clone(), Value::Int(limit)], vec![], false)?;
-        seen = match seen {
+        visible = match visible {
             Value::None => within,
             earlier => s.operator("_npi_bitwise_and", vec![earlier, within], vec![], false)?,
         };
     }
-    if seen == Value::None {
-        seen = s.operator("_npi_equal", vec![distance.clone(), distance], vec![], false)?;
+    if visible == Value::None {
+        visible = s.operator("_npi_equal", vec![distance.clone(), distance], vec![], false)?;
     }
     let params = vec![("x", Value::Float(0.0)), ("y", Value::Float(f64::NEG_INFINITY))];
-    let mask = s.operator("_npi_where_scalar2", vec![seen], params, false)?;
+    let mask = s.operator("_npi_where_scalar2", vec![visible], params, false)?;
     s.operator("Cast", vec![mask], vec![("dtype", args[6].clone())], false)
 }
 
-fn seen_keys(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+fn attention_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if args[..3].iter().any(|v| v.int().is_some_and(is_unknown)) {
-        return seen_keys_open(s, args);
+        return attention_mask_dynamic(s, args);
     }
     let (queries, keys, offset) = (int(args, 0)?, int(args, 1)?, int(args, 2)?);
     let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
     let dtype: DType = text(args, 6)?.parse().map_err(Error::Value)?;
     made_elements(&Shape::new(&[queries, keys]))?;
     let mask = NDArray::zeros(&Shape::new(&[queries, keys]), dtype, Context::default())?;
-    let seen = |query: i64, key: i64| {
+    let is_visible = |query: i64, key: i64| {
         let distance = query + offset - key;
         !(causal && distance < 0 || left >= 0 && distance > left || right >= 0 && -distance > right)
     };
-    let one = |i: i64, j: i64| if seen(i, j) { 0.0 } else { f64::NEG_INFINITY };
+    let one = |i: i64, j: i64| if is_visible(i, j) { 0.0 } else { f64::NEG_INFINITY };
     let all: Vec<f64> = (0..queries).flat_map(|i| (0..keys).map(move |j| (i, j))).map(|(i, j)| one(i, j)).collect();
     write_converted(&mask, all.into_iter())?;
     let name = format!("{}/mask", s.name);
     Ok(Value::Handle(s.importer.builder.constant(&name, mask)))
 }
 
-fn keys_before(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+fn key_length_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let (queries, keys) = (int(args, 1)?, int(args, 2)?);
     let (causal, left, right) = (int(args, 3)? != 0, int(args, 4)?, int(args, 5)?);
     made_elements(&Shape::new(&[queries.max(0), keys.max(0)]))?;
@@ -183,9 +188,9 @@ fn keys_before(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let key = numbers("keys", (0..keys).collect(), &[1, 1, 1, keys])?;
     let query = numbers("queries", (0..queries).map(|i| i - queries).collect(), &[1, 1, queries, 1])?;
     let mut op = |op: &str, a: Value, b: Value| s.operator(op, vec![a, b], vec![], false);
-    let mut seen = op("_npi_less", key.clone(), args[0].clone())?;
-    let place = op("_npi_add", args[0].clone(), query)?;
-    let distance = op("_npi_subtract", place, key)?;
+    let mut visible = op("_npi_less", key.clone(), args[0].clone())?;
+    let position = op("_npi_add", args[0].clone(), query)?;
+    let distance = op("_npi_subtract", position, key)?;
     let limits = [
         ("_npi_greater_equal", 0, causal),
         ("_npi_less_equal", left, left >= 0),
@@ -193,10 +198,10 @@ fn keys_before(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     ];
     for (compare, limit, _) in limits.into_iter().filter(|(_, _, holds)| *holds) {
         let within = op(compare, distance.clone(), Value::Int(limit))?;
-        seen = op("_npi_bitwise_and", seen, within)?;
+        visible = op("_npi_bitwise_and", visible, within)?;
     }
     let params = vec![("x", Value::Float(0.0)), ("y", Value::Float(f64::NEG_INFINITY))];
-    let mask = s.operator("_npi_where_scalar2", vec![seen], params, false)?;
+    let mask = s.operator("_npi_where_scalar2", vec![visible], params, false)?;
     s.operator("Cast", vec![mask], vec![("dtype", args[6].clone())], false)
 }
 
@@ -210,10 +215,10 @@ fn padding_mask(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
             if keys < 0 {
                 return Err(Error::NeedsValue("the number of keys is not known: give the shapes of the inputs".into()));
             }
-            let places = s.operator_constant("keys", &(0..keys).collect::<Vec<_>>())?;
+            let positions = s.operator_constant("keys", &(0..keys).collect::<Vec<_>>())?;
             let ends = s.operator("Cast", vec![args[0].clone()], vec![("dtype", "int64".into())], false)?;
             let ends = s.operator("expand_dims", vec![ends], axis(-1), false)?;
-            s.operator("_npi_less", vec![places, ends], vec![], false)?
+            s.operator("_npi_less", vec![positions, ends], vec![], false)?
         }
         Some(2 | 3) => s.operator("_npi_greater_equal", vec![args[0].clone(), one()], vec![], false)?,
         _ => return Err(Error::unsupported("only masks of one to three axes have a process")),
@@ -250,7 +255,7 @@ fn known_shape(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
     }
 }
 
-fn attends(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+fn is_attention(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let dims = |i: usize| {
         let info = s.importer.builder.info(handle(args, i)?);
         let plain = matches!(info.dtype, Some(DType::F32 | DType::F64));
@@ -263,7 +268,7 @@ fn attends(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     if args.get(4).is_some_and(Value::is_true) && keys.len() == n {
         keys.swap(n - 2, n - 1);
     }
-    // Unknown dimensions have names, so equal ones are known to be equal.
+    // Unknown dimensions are symbolic, so equal ones compare equal.
     let leading =
         keys.len() == n && value.len() == n && query[..n - 2] == keys[..n - 2] && query[..n - 2] == value[..n - 2];
     if !leading || query[n - 1] != keys[n - 2] || keys[n - 1] != value[n - 2] {
@@ -321,7 +326,7 @@ pub(super) fn padded(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     s.operator("_npi_pad", vec![value], params, true)
 }
 
-/// Padding by what stands at the other end.
+/// Pads with the elements at the opposite end of each axis.
 fn wrapped(s: &mut Scope<'_, '_>, mut value: Value, pairs: &[[i64; 2]]) -> Result<Value> {
     for (axis, pair) in pairs.iter().enumerate().filter(|(_, p)| **p != [0, 0]) {
         let shape = known_shape(s, handle(std::slice::from_ref(&value), 0)?)?;
@@ -329,9 +334,9 @@ fn wrapped(s: &mut Scope<'_, '_>, mut value: Value, pairs: &[[i64; 2]]) -> Resul
         if n == 0 {
             return Err(Error::value("an empty axis has no other end"));
         }
-        let places: Vec<i64> = (-pair[0]..n + pair[1]).map(|i| i.rem_euclid(n)).collect();
-        let places = s.operator_constant("places", &places)?;
-        value = s.operator("take", vec![value, places], vec![("axis", Value::Int(axis as i64))], true)?;
+        let indices: Vec<i64> = (-pair[0]..n + pair[1]).map(|i| i.rem_euclid(n)).collect();
+        let indices = s.operator_constant("indices", &indices)?;
+        value = s.operator("take", vec![value, indices], vec![("axis", Value::Int(axis as i64))], true)?;
     }
     Ok(value)
 }

@@ -1,4 +1,4 @@
-//! Rules on values that are no tensors: presence, choices, lists of numbers.
+//! Rules for values other than tensors: presence, choices, lists of numbers.
 
 use super::{Rule, int, ints, list, open_ints, text};
 use crate::error::{Error, Result};
@@ -24,18 +24,13 @@ pub(super) static RULES: &[Rule] = &[
         Ok(Value::Bool(int(a, 0)? == 0))
     })
     .reversed(|made, _| made.int().map(|i| Value::Int(i64::from(i == 0)))),
-    Rule::new(
-        "lookup",
-        "(value, keys, values) -> value",
-        "The value at the place where the first argument stands among the keys.",
-        lookup,
-    )
-    .reversed(|made, args| {
-        let (Some(Some(Value::List(keys))), Some(Some(Value::List(values)))) = (args.get(1), args.get(2)) else {
-            return None;
-        };
-        values.iter().position(|v| v == made).and_then(|i| keys.get(i)).cloned()
-    }),
+    Rule::new("lookup", "(value, keys, values) -> value", "The value whose key equals the first argument.", lookup)
+        .reversed(|made, args| {
+            let (Some(Some(Value::List(keys))), Some(Some(Value::List(values)))) = (args.get(1), args.get(2)) else {
+                return None;
+            };
+            values.iter().position(|v| v == made).and_then(|i| keys.get(i)).cloned()
+        }),
     Rule::new("length", "(list) -> int", "The number of elements.", |_, a| Ok(Value::Int(list(a, 0)?.len() as i64))),
     Rule::new("fill", "(value, n) -> list", "A list of n times the value.", |_, a| {
         let n = usize::try_from(int(a, 1)?).ok().filter(|n| *n <= 64);
@@ -68,7 +63,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("contains", "(list, value) -> bool", "Whether an element is equal to a value.", |_, a| {
         Ok(Value::Bool(list(a, 0)?.contains(&a[1])))
     }),
-    Rule::new("replaced", "(list, old, new) -> list", "A list with one value in place of another.", |_, a| {
+    Rule::new("replaced", "(list, old, new) -> list", "Replaces one value of a list by another.", |_, a| {
         let item = |v: &Value| if *v == a[1] { a[2].clone() } else { v.clone() };
         Ok(Value::List(list(a, 0)?.iter().map(item).collect()))
     }),
@@ -81,15 +76,10 @@ pub(super) static RULES: &[Rule] = &[
     .reversed(|made, _| {
         if let Value::List(items) = made { Some(Value::List(items.iter().rev().cloned().collect())) } else { None }
     }),
-    Rule::new(
-        "product",
-        "(list) -> int",
-        "The product of integers, of which some may be unknown dimensions.",
-        |s, a| {
-            let all = s.importer.builder.product(&open_ints(a, 0)?);
-            all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
-        },
-    ),
+    Rule::new("product", "(list) -> int", "The product of integers, which may include unknown dimensions.", |s, a| {
+        let all = s.importer.builder.product(&open_ints(a, 0)?);
+        all.map(Value::Int).ok_or_else(|| Error::value("the product is too large"))
+    }),
     Rule::new(
         "axis_from_start",
         "(axis, rank) -> int",
@@ -136,7 +126,7 @@ pub(super) static RULES: &[Rule] = &[
         "(size, sizes, parts) -> list",
         "Where the parts of an axis begin: parts of the given sizes, or so many equal ones, of which the last may be smaller.",
         |_, a| {
-            // Given sizes need no length of the axis; where it is not known, the last part is what is left.
+            // Given sizes do not need the length of the axis. If that is not known, the last section takes the rest.
             let is_open = a[1] != Value::None && a[0].int().is_some_and(is_unknown);
             let (size, parts) = (if is_open { ints(a, 1)?.iter().sum::<i64>() } else { int(a, 0)? }, int(a, 2)?);
             let sizes = match &a[1] {
@@ -232,7 +222,7 @@ pub(super) static RULES: &[Rule] = &[
             Ok(begins.iter().zip(ends).map(|(b, e)| e - b).collect::<Vec<_>>().into())
         },
     ),
-    Rule::new("minus", "(list, list) -> list", "The differences of integers in the same places.", |_, a| {
+    Rule::new("minus", "(list, list) -> list", "The elementwise differences of two lists of integers.", |_, a| {
         let (x, y) = (ints(a, 0)?, ints(a, 1)?);
         Ok(x.iter().zip(y).map(|(x, y)| x - y).collect::<Vec<_>>().into())
     }),
@@ -253,27 +243,30 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "moved_axes",
         "(rank, source, destination) -> list",
-        "The permutation that moves axes to other places.",
+        "The permutation that moves axes to other positions.",
         |_, a| {
             let rank = int(a, 0)?;
-            let place = |x: i64| if x < 0 { x + rank } else { x };
+            let from_start = |x: i64| if x < 0 { x + rank } else { x };
             let (source, destination) = (ints(a, 1)?, ints(a, 2)?);
-            let mut order: Vec<i64> = (0..rank).filter(|x| !source.iter().any(|s| place(*s) == *x)).collect();
+            let mut order: Vec<i64> = (0..rank).filter(|x| !source.iter().any(|s| from_start(*s) == *x)).collect();
             let mut moves: Vec<(i64, i64)> =
-                destination.iter().map(|d| place(*d)).zip(source.iter().map(|s| place(*s))).collect();
+                destination.iter().map(|d| from_start(*d)).zip(source.iter().map(|s| from_start(*s))).collect();
             moves.sort_unstable();
             for (to, from) in moves {
                 let at = usize::try_from(to).ok().filter(|at| *at <= order.len());
-                order.insert(at.ok_or_else(|| Error::value(format!("there is no place {to} among {rank}")))?, from);
+                order.insert(
+                    at.ok_or_else(|| Error::value(format!("destination axis {to} is out of range for {rank} axes")))?,
+                    from,
+                );
             }
             Ok(order.into())
         },
     ),
     Rule::new("swapped_axes", "(rank, a, b) -> list", "The permutation that swaps two axes.", |_, a| {
         let rank = int(a, 0)?;
-        let place = |x: i64| usize::try_from(if x < 0 { x + rank } else { x }).ok().filter(|x| *x < rank as usize);
+        let axis = |x: i64| usize::try_from(if x < 0 { x + rank } else { x }).ok().filter(|x| *x < rank as usize);
         let mut order: Vec<i64> = (0..rank).collect();
-        match (place(int(a, 1)?), place(int(a, 2)?)) {
+        match (axis(int(a, 1)?), axis(int(a, 2)?)) {
             (Some(x), Some(y)) => order.swap(x, y),
             _ => return Err(Error::value(format!("there are no such axes among {rank}"))),
         }

@@ -102,12 +102,12 @@ pub(super) fn branch(s: &mut Scope<'_, '_>, condition: &Value, graphs: [&Graph; 
     let asked = like(s, condition, "condition")?;
     let (test, _) = s.body(|_| Ok(vec![Value::Handle(asked)]))?;
     let mut operands = Operands::default();
-    let place = operands.place(tensor(condition)?);
-    let mut locs = |body: &Body| list(body.inputs().iter().map(|t| operands.place(*t)).collect());
+    let index = operands.index_of(tensor(condition)?);
+    let mut locs = |body: &Body| list(body.inputs().iter().map(|t| operands.index_of(*t)).collect());
     let (then, otherwise) = (locs(&bodies[0]), locs(&bodies[1]));
     let params = [
         ("num_outputs", Value::Int(shapes[0].len() as i64)),
-        ("cond_input_locs", list(vec![place])),
+        ("cond_input_locs", list(vec![index])),
         ("then_input_locs", then),
         ("else_input_locs", otherwise),
     ];
@@ -184,15 +184,15 @@ fn while_loop(
     [test, round]: [&Body; 2],
     most: Option<i64>,
 ) -> Result<Value> {
-    // The variables come first; each has a place of its own, even if two begin as one tensor.
+    // The variables come first; each has a index of its own, even if two begin as one tensor.
     let mut inputs = first.to_vec();
     let mut operands = Operands::default();
-    let mut place = |t: &usize| match variables.iter().position(|v| v == t) {
+    let mut index = |t: &usize| match variables.iter().position(|v| v == t) {
         Some(i) => i as i64,
-        None => variables.len() as i64 + operands.place(*t),
+        None => variables.len() as i64 + operands.index_of(*t),
     };
-    let test_locs = list(test.inputs().iter().map(&mut place).collect());
-    let round_locs = list(round.inputs().iter().map(&mut place).collect());
+    let test_locs = list(test.inputs().iter().map(&mut index).collect());
+    let round_locs = list(round.inputs().iter().map(&mut index).collect());
     let of = |v: &usize| round.inputs().iter().position(|t| t == v).map_or(0, |i| i as i64);
     inputs.extend(operands.values());
     let most = most.unwrap_or(i64::MAX).clamp(0, i64::from(i32::MAX));
@@ -270,7 +270,7 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
     if used.is_empty() {
         return Err(Error::NeedsValue("the body of a scan does not use what is scanned".into()));
     }
-    let place = |t: usize| step.inputs().iter().position(|i| *i == t).map_or(0, |i| i as i64);
+    let index = |t: usize| step.inputs().iter().position(|i| *i == t).map_or(0, |i| i as i64);
     let known = |t: &usize| states.contains(t) || rows.iter().any(|(row, _)| row == t);
     let rest: Vec<usize> = step.inputs().iter().copied().filter(|t| !known(t)).collect();
     let mut inputs: Vec<Value> = used.iter().map(|i| data[*i].clone()).collect();
@@ -278,9 +278,9 @@ pub(super) fn scanned(s: &mut Scope<'_, '_>, scan: &Scanned<'_>, body: &Graph) -
     let params = [
         ("num_outputs", Value::Int((count + states.len()) as i64)),
         ("num_out_data", Value::Int(count as i64)),
-        ("in_data_locs", list(used.iter().map(|i| place(rows[*i].0)).collect())),
-        ("in_state_locs", list(states.iter().map(|t| place(*t)).collect())),
-        ("remain_locs", list(rest.iter().map(|t| place(*t)).collect())),
+        ("in_data_locs", list(used.iter().map(|i| index(rows[*i].0)).collect())),
+        ("in_state_locs", list(states.iter().map(|t| index(*t)).collect())),
+        ("remain_locs", list(rest.iter().map(|t| index(*t)).collect())),
     ];
     let made = s.with_bodies("_foreach", &[&step], &inputs, &params)?;
     let mut values: Vec<Value> = made[count..].iter().map(|h| Value::Handle(*h)).collect();

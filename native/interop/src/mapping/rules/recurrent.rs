@@ -1,5 +1,4 @@
-//! Rules for recurrent networks: ONNX keeps weights by gate, our operator `RNN` takes all of them as one vector with the gates in
-//! another order.
+//! Rules for recurrent networks: ONNX has a weight tensor for each kind of weight, `RNN` takes one vector with another order of gates.
 
 use super::{Rule, handle, ints, list};
 use crate::error::{Error, Result};
@@ -83,7 +82,7 @@ fn written_layer(mode: &str) -> Result<(&'static str, &'static [i64], Vec<(&'sta
     })
 }
 
-/// Reads the vector of parameters of RNN part by part.
+/// Reads the parameter vector of RNN tensor by tensor.
 struct Parts<'s, 'a, 't> {
     scope: &'s mut Scope<'a, 't>,
     vector: Value,
@@ -198,7 +197,7 @@ pub(super) fn recurrent_nodes(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<V
     Ok(Value::List(made))
 }
 
-/// Some rows of the states of all layers.
+/// The states of some layers, as rows of the states of all layers.
 fn rows(s: &mut Scope<'_, '_>, states: &Value, from: i64, n: i64, all: i64) -> Result<Value> {
     if n == all {
         return Ok(states.clone());

@@ -1,5 +1,5 @@
-//! The rule for Resize: each axis that changes is gathered (nearest), or sums of neighbours with weights are made along it (linear, cubic).
-//! Where a length is not known, the operator `_onnx_Resize` does so when it is.
+//! The rule for Resize. Each axis that changes is gathered (nearest) or interpolated with weights (linear, cubic); if a length is not
+//! known, the operator `_onnx_Resize` does this when the model runs.
 
 use ferromx_core::context::Context;
 use ferromx_core::ndarray::NDArray;
@@ -21,7 +21,7 @@ pub(super) static RULES: &[Rule] = &[Rule::new(
     resized,
 )];
 
-/// What all axes share.
+/// The parameters that all axes share.
 struct How<'a> {
     resizing: Resizing,
     extrapolation: f64,
@@ -34,7 +34,7 @@ impl How<'_> {
     }
 }
 
-/// One axis that changes.
+/// One axis that is resized.
 struct Axis {
     axis: usize,
     change: Change,
@@ -74,8 +74,8 @@ fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         let known = match change {
             Change::Known(known) if known.from == known.to && known.scale == 1.0 && !how.is_cropping() => continue,
             Change::Known(known) => known,
-            open => {
-                value = resized_open(s, value, *axis, open, &how)?;
+            unknown => {
+                value = resized_dynamic(s, value, *axis, unknown, &how)?;
                 continue;
             }
         };
@@ -108,7 +108,7 @@ fn resized(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
 }
 
-/// The axes that are named, with their new lengths and scales.
+/// The resized axes with their new lengths and scales.
 fn axes(args: &[Value], dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
     let numbers = |i: usize| match &args[i] {
         Value::List(items) if !items.is_empty() => items.iter().map(Value::number).collect::<Option<Vec<f64>>>(),
@@ -161,7 +161,7 @@ fn axes(args: &[Value], dims: &[i64], how: &How<'_>) -> Result<Vec<Axis>> {
     Ok(made)
 }
 
-/// Scales all axes alike, so that none is larger, or none is smaller, than its new length.
+/// Scales all axes equally, so that none exceeds its new length, or none falls below it.
 fn keep_ratio(axes: &mut [Axis], is_larger: bool) {
     let mut known: Vec<&mut ResizedAxis> = Vec::new();
     for axis in axes {
@@ -176,7 +176,7 @@ fn keep_ratio(axes: &mut [Axis], is_larger: bool) {
     }
 }
 
-fn resized_open(s: &mut Scope<'_, '_>, value: Value, axis: usize, change: &Change, how: &How<'_>) -> Result<Value> {
+fn resized_dynamic(s: &mut Scope<'_, '_>, value: Value, axis: usize, change: &Change, how: &How<'_>) -> Result<Value> {
     let h = handle(std::slice::from_ref(&value), 0)?;
     let r = &how.resizing;
     let mut attrs: Attrs = [
@@ -221,9 +221,9 @@ fn weighted(s: &mut Scope<'_, '_>, value: Value, axis: usize, resized: &ResizedA
     let indices: Vec<i64> = made.indices.into_iter().map(|i| i as i64).collect();
     let array = NDArray::zeros(&Shape::new(&dims), dtype, Context::default())?;
     write_converted(&array, made.weights.into_iter())?;
-    let (places_name, weights_name) = (format!("{}/places", s.name), format!("{}/weights", s.name));
-    let places = Value::Handle(s.importer.builder.constant(&places_name, NDArray::from_slice(&indices, &dims)?));
+    let (indices_name, weights_name) = (format!("{}/indices", s.name), format!("{}/weights", s.name));
+    let taps = Value::Handle(s.importer.builder.constant(&indices_name, NDArray::from_slice(&indices, &dims)?));
     let weights = Value::Handle(s.importer.builder.constant(&weights_name, array));
     let params = vec![("axis", Value::Int(axis as i64))];
-    s.operator("_onnx_Interpolate", vec![value, places, weights], params, true)
+    s.operator("_onnx_Interpolate", vec![value, taps, weights], params, true)
 }

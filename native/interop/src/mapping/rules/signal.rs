@@ -37,10 +37,10 @@ pub(super) static RULES: &[Rule] = &[
         mel_weights,
     ),
     Rule::new(
-        "affine_places",
+        "affine_grid",
         "(sizes, align_corners, dtype) -> tensor",
-        "The places of an image of these sizes in homogeneous coordinates from -1 to 1, that of the last axis first: (places, axes + 1).",
-        affine_places,
+        "The sampling grid of an image of these sizes, in homogeneous coordinates from -1 to 1 with that of the last axis first: (points, axes + 1).",
+        affine_grid,
     ),
     Rule::new(
         "fourier",
@@ -78,7 +78,7 @@ fn mel_weights(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
     let mel = |hertz: f64| 2595.0 * (1.0 + hertz / 700.0).log10();
     let step = (mel(high) - mel(low)) / (bands + 2) as f64;
-    // Where the bands begin, have their middle and end, as bins of the spectrum.
+    // The first, middle and last spectrum bin of each band.
     let bin = |k: i64| {
         let hertz = 700.0 * (10f64.powf((mel(low) + k as f64 * step) / 2595.0) - 1.0);
         ((length + 1) as f64 * hertz / rate as f64).floor() as i64
@@ -103,14 +103,14 @@ fn mel_weights(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     constant(s, &[bins, bands], weights, text(args, 5)?)
 }
 
-fn affine_places(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+fn affine_grid(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let sizes = ints(args, 0)?;
     let corners = int(args, 1)? != 0;
     let count = made_elements(&Shape::new(&sizes))?;
     if !(2..=3).contains(&sizes.len()) || count > 1 << 26 {
-        return Err(Error::value(format!("a grid of {sizes:?} places cannot be made: it has two or three axes")));
+        return Err(Error::value(format!("a sampling grid needs two or three spatial axes, not the sizes {sizes:?}")));
     }
-    let place = |i: i64, n: i64| match corners {
+    let coordinate = |i: i64, n: i64| match corners {
         true if n == 1 => -1.0,
         true => 2.0 * i as f64 / (n - 1) as f64 - 1.0,
         false => (2 * i + 1) as f64 / n as f64 - 1.0,
@@ -119,7 +119,7 @@ fn affine_places(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     for p in 0..count as i64 {
         let mut rest = p;
         for n in sizes.iter().rev() {
-            items.push(place(rest % n, *n));
+            items.push(coordinate(rest % n, *n));
             rest /= n;
         }
         items.push(1.0);
@@ -127,11 +127,11 @@ fn affine_places(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     constant(s, &[count as i64, sizes.len() as i64 + 1], items, text(args, 2)?)
 }
 
-/// A transform under way; the axis stands before the last one.
+/// A transform in progress, along the second to last axis.
 struct Fourier<'s, 'a, 't> {
     scope: &'s mut Scope<'a, 't>,
     rank: usize,
-    /// Points of the transform.
+    /// Transform length.
     n: i64,
 }
 
@@ -151,7 +151,7 @@ impl Fourier<'_, '_, '_> {
         self.op("_np_squeeze", vec![one], vec![("axis", vec![-1].into())])
     }
 
-    /// The axis cut off or extended by zeros to a length.
+    /// Crops or zero-pads the axis to a length.
     fn sized(&mut self, x: Value, from: i64, to: i64) -> Result<Value> {
         if to <= from {
             return if to == from { Ok(x) } else { self.cut(x, -2, 0, to) };
@@ -161,7 +161,7 @@ impl Fourier<'_, '_, '_> {
         self.op("_npi_pad", vec![x], vec![("pad_width", Value::List(pairs)), ("mode", "constant".into())])
     }
 
-    /// Numbers side by side as pairs, and back.
+    /// Interleaves real and imaginary parts, and back.
     fn paired(&mut self, x: Value, pairs: bool) -> Result<Value> {
         let kept = self.rank - 2;
         let tail = if pairs { vec![self.n, 2] } else { vec![2 * self.n] };
@@ -180,14 +180,14 @@ impl Fourier<'_, '_, '_> {
         if !complex {
             return Ok(re);
         }
-        // The transform of i y is i times that of y.
+        // The transform is linear: F(i y) = i F(y).
         let im = self.part(x, 1)?;
         let im = self.op("_contrib_fft", vec![im], vec![])?;
         let im = self.paired(im, true)?;
         let (a, b) = (self.part(&im, 0)?, self.part(&im, 1)?);
         let minus = self.op("negative", vec![b], vec![])?;
-        let turned = self.stacked(minus, a)?;
-        self.op("_npi_add", vec![re, turned], vec![])
+        let rotated = self.stacked(minus, a)?;
+        self.op("_npi_add", vec![re, rotated], vec![])
     }
 
     /// The real part of the inverse.
@@ -202,8 +202,8 @@ impl Fourier<'_, '_, '_> {
         // The imaginary part of a number is the real part of -i times it.
         let (a, b) = (self.part(x, 0)?, self.part(x, 1)?);
         let minus = self.op("negative", vec![a], vec![])?;
-        let turned = self.stacked(b, minus)?;
-        let im = self.real_inverse(turned)?;
+        let rotated = self.stacked(b, minus)?;
+        let im = self.real_inverse(rotated)?;
         self.stacked(re, im)
     }
 }
@@ -240,7 +240,7 @@ fn fourier(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let to = |x: usize| vec![Value::Int(x as i64)];
     let moved =
         |from: usize, to_: usize| vec![("source", Value::List(to(from))), ("destination", Value::List(to(to_)))];
-    // Sums of large numbers that cancel want the precision.
+    // Large terms cancel in these sums, so they need float64.
     let wide = t.op("Cast", vec![args[0].clone()], vec![("dtype", "float64".into())])?;
     let x = t.op("_np_moveaxis", vec![wide], moved(axis, rank - 2))?;
     let x = t.sized(x, from, if inverse && onesided { half } else { n })?;
@@ -251,7 +251,7 @@ fn fourier(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         }
         (true, false) if parts == 2 => t.inverse(&x)?,
         (true, true) if parts == 2 => {
-            // The other half mirrors this one: it doubles what is not its own mirror image.
+            // The other half is the conjugate of this one, so every bin without a conjugate of its own counts twice.
             let weight = |k: i64| if k == 0 || 2 * k == n { 1.0 } else { 2.0 };
             let weights = (0..half).map(weight).collect();
             let weights = constant(t.scope, &[half, 1], weights, "float64")?;

@@ -1,4 +1,4 @@
-//! Rules on tensors of the graph: what is known of them, and operators made several at a time.
+//! Rules for tensors of the graph: shapes, types, known elements, and chains of operators.
 
 use std::cmp::Ordering;
 
@@ -279,7 +279,7 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
-/// The dimensions of a tensor, by name where they are not known.
+/// The dimensions of a tensor; unknown ones are symbolic.
 fn dims(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
     rank(s, h)?;
     let info = s.importer.builder.info(h);
@@ -293,7 +293,7 @@ fn dims(s: &Scope<'_, '_>, h: usize) -> Result<Vec<i64>> {
     })
 }
 
-/// The elements of a constant, or what is known of a tensor of integers.
+/// The elements of a constant, or the known and symbolic elements of an integer tensor.
 fn known_elements(s: &Scope<'_, '_>, h: usize) -> Result<Vec<Value>> {
     match &s.importer.builder.info(h).partly {
         Some(array) => elements(array),
@@ -301,7 +301,7 @@ fn known_elements(s: &Scope<'_, '_>, h: usize) -> Result<Vec<Value>> {
     }
 }
 
-/// A number of the model that would be taken for the name of a dimension is as far beyond every axis when it is a little larger.
+/// Moves a number out of the range that is reserved for symbolic dimensions. It stays beyond the end of every axis.
 fn no_name(value: Value) -> Value {
     match value {
         Value::Int(i) if is_unknown(i) => Value::Int(i64::MIN / 2),
@@ -346,7 +346,7 @@ fn filled_like(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     opened(s, list(args, 0)?.to_vec(), args[1].clone(), dtype)
 }
 
-/// A tensor of one value; dimensions that are written as (tensor, axis) are taken from there.
+/// A tensor filled with one value; dimensions written as (tensor, axis) are read from that tensor.
 fn opened(s: &mut Scope<'_, '_>, wanted: Vec<Value>, value: Value, dtype: DType) -> Result<Value> {
     let (mut dims, mut open) = (Vec::new(), Vec::new());
     for (k, dim) in wanted.into_iter().enumerate() {
@@ -396,14 +396,14 @@ fn reduced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let axis = if axes.is_empty() { Value::None } else { axes.into() };
     let params = vec![("axis", axis), ("keepdims", Value::Bool(keep))];
     let made = s.operator(op, vec![args[1].clone()], params, true)?;
-    // Our operators of MXNet's first semantics have no tensors without axes: the sum of all elements has the shape (1,).
+    // Legacy MXNet operators have no zero-dimensional tensors: the sum of all elements has the shape (1,).
     match over_all && !keep {
         true => s.operator("_np_reshape", vec![made], vec![("newshape", Value::List(Vec::new()))], true),
         false => Ok(made),
     }
 }
 
-/// The largest or smallest of no elements is the end of what the type can hold.
+/// The maximum or minimum of no elements is the limit of the type.
 fn reduced_nothing(s: &mut Scope<'_, '_>, op: &str, h: usize, axes: &[i64], keep: bool) -> Result<Option<Value>> {
     let info = s.importer.builder.info(h);
     let (shape, dtype) = (info.shape.clone(), info.dtype.unwrap_or(DType::F32));
@@ -479,7 +479,7 @@ fn sliced(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     s.operator("slice", vec![args[0].clone()], params, true)
 }
 
-/// A length of which nothing is known.
+/// An unknown length without a symbolic dimension.
 const UNKNOWN: i64 = i64::MIN;
 
 /// Begin, end and step of a slice along an axis of length `n`, as `slice` takes them.
@@ -488,7 +488,7 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
         return Err(Error::value("a step of 0 leads nowhere"));
     }
     if [n, from, to].into_iter().any(is_unknown) {
-        // Without the length: numbers beyond every axis are its ends; `slice` resolves the others.
+        // The length is not known: numbers beyond any axis mean its ends, and `slice` resolves the others.
         let far = i64::from(i32::MAX);
         let is_end = |x: i64| !is_unknown(x) && (x >= far || x <= -far);
         let passes =
@@ -516,7 +516,7 @@ fn span(s: &Scope<'_, '_>, n: i64, from: i64, to: i64, by: i64) -> Result<(Value
     if to >= from {
         return Ok((Value::Int(0), Value::Int(0), 1));
     }
-    // Before the first element there is no number, only nothing.
+    // A reversed slice that includes element 0 has no integer end, so `None` stands for it.
     Ok((Value::Int(from.max(0)), if to < 0 { Value::None } else { Value::Int(to) }, by))
 }
 
@@ -540,13 +540,13 @@ fn new_shape(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         }
     }
     if let (Some(k), Some(all)) = (target.iter().position(|t| *t == -1), &dims) {
-        // What the model leaves to be inferred may be known all the same; then another dimension can be.
+        // The dimension given as -1 may be known here, which leaves -1 free for another one.
         let others: Vec<i64> = target.iter().copied().filter(|t| *t != -1).collect();
         if let (true, Some(n)) = (others.iter().any(|d| is_unknown(*d)), s.importer.builder.missing_dim(all, &others)) {
             target[k] = n;
         }
     }
-    // One dimension can be inferred and those of the tensor's own axes copied; whatever else is not known becomes an expression.
+    // One unknown dimension can be inferred and those of the input's axes copied; the others become expressions.
     let mut inferred = target.contains(&-1);
     let mut simple = Vec::with_capacity(target.len());
     for (k, t) in target.iter().copied().enumerate() {

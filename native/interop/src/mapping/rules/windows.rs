@@ -1,4 +1,4 @@
-//! Rules on the windows of convolution and pooling: kernels, strides, padding.
+//! Rules for the windows of convolution and pooling: kernels, strides, padding.
 
 use super::{Rule, handle, ints, text};
 use crate::error::{Error, Result};
@@ -69,10 +69,10 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
-/// The largest kernel, stride, dilation or padding: it can be multiplied with another, or with a dimension.
+/// Limit of a kernel, stride, dilation or padding, so that its product with another, or with a dimension, cannot overflow.
 const MAX_WINDOW: i64 = 1 << 24;
 
-/// Refuses windows that no image has.
+/// Rejects windows larger than any image.
 fn check_windows(lists: &[&[i64]]) -> Result<()> {
     match lists.iter().copied().flatten().find(|x| !(-MAX_WINDOW..=MAX_WINDOW).contains(*x)) {
         Some(x) => Err(Error::value(format!("a window with the number {x} is larger than any image"))),

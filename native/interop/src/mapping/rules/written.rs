@@ -1,4 +1,4 @@
-//! Rules of the export: operators of the framework that have several outputs or are made by the piece, and constants.
+//! Rules for export: framework operators with several outputs, lists of operators, and constants.
 
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
@@ -17,7 +17,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new(
         "top",
         "(tensor, k, axis, largest) -> tensors",
-        "For export: TopK with its two outputs, values and places.",
+        "For export: TopK with its two outputs, values and indices.",
         |s, a| {
             let k = s.operator_constant("k", &[int(a, 1)?])?;
             let attributes = vec![("axis", a[2].clone()), ("largest", Value::Int(i64::from(a[3].is_true())))];
@@ -117,10 +117,10 @@ pub(super) static RULES: &[Rule] = &[
         Ok((0..rank).filter(|x| !axes.contains(x) && !axes.contains(&(x - rank))).collect::<Vec<_>>().into())
     }),
     Rule::new(
-        "tap_matrix",
+        "interpolation_matrix",
         "(places, weights, n) -> tensor",
         "The matrix of n rows with the weights of each column at its places.",
-        tap_matrix,
+        interpolation_matrix,
     ),
     Rule::new(
         "bin_averages",
@@ -190,7 +190,7 @@ fn computed(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     }
 }
 
-fn tap_matrix(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+fn interpolation_matrix(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let known = |i: usize| -> Result<NDArray> {
         let info = s.importer.builder.info(handle(args, i)?);
         let why = || Error::unsupported("places and weights can be written only where they are constant");

@@ -1,4 +1,4 @@
-//! Shapes of a graph whose inputs have dimensions that are not known: what inference alone does not tell, samples of them do.
+//! Shapes of a graph with dynamic inputs. Sample lengths determine the dimensions that inference leaves unknown.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,15 @@ use ferromx_runtime::symbol_infer::infer_shapes;
 use crate::error::Result;
 use crate::mxnet;
 
-/// Lengths for unknown dimensions, in pairs: where both give a length, it does not depend on them. Some graphs want lengths that can be
-/// divided, others short ones.
+/// Sample lengths for unknown dimensions, in pairs: a dimension that is equal for both does not depend on them. Some graphs need lengths
+/// with many divisors, others need short ones.
 const SAMPLES: [[[i64; 8]; 2]; 3] = [
     [[5, 7, 11, 13, 17, 19, 23, 29], [31, 37, 41, 43, 47, 53, 59, 61]],
     [[64, 96, 160, 224, 320, 352, 416, 480], [128, 192, 256, 288, 384, 448, 512, 544]],
     [[1013, 1213, 1423, 1613, 1823, 2027, 2221, 2423], [3011, 3217, 3413, 3613, 3821, 4013, 4211, 4421]],
 ];
 
-/// The shapes of all outputs of a graph, -1 for what depends on unknown dimensions of the inputs.
+/// The shapes of all outputs of a graph, with -1 for dimensions that depend on unknown dimensions of the inputs.
 ///
 /// # Errors
 /// Those of inference.
@@ -34,7 +34,7 @@ pub fn infer(symbol: &Symbol, given: Vec<(String, Shape)>) -> Result<Vec<Shape>>
     Ok(plain?)
 }
 
-/// What both shapes say.
+/// The dimensions on which both shapes agree.
 fn common(a: &Shape, b: &Shape) -> Shape {
     match a.ndim_is_known() && a.ndim() == b.ndim() {
         true => {
@@ -51,7 +51,7 @@ struct Input {
     names: Vec<String>,
 }
 
-/// The shapes that are given, and those that variables declare.
+/// The given shapes and those that variables declare.
 fn open_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
     let mut inputs: Vec<Input> = Vec::new();
     let mut given: HashMap<String, Shape> = given.into_iter().collect();
@@ -73,7 +73,7 @@ fn open_inputs(symbol: &Symbol, given: Vec<(String, Shape)>) -> Vec<Input> {
     inputs
 }
 
-/// The shapes where each unknown dimension has a length.
+/// The shapes with a sample length for each unknown dimension.
 fn sampled(symbol: &Symbol, inputs: &[Input], lengths: &[i64; 8]) -> Option<Vec<Shape>> {
     let mut known: HashMap<&str, i64> = HashMap::new();
     let mut shapes = Vec::new();

@@ -1,4 +1,4 @@
-//! Reads a process from right to left: fits its recipe to nodes of ours and finds what its names stand for.
+//! Reads a process from right to left: matches its right side with nodes of ours and binds its names.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::mapping::Table;
 use crate::mapping::ast::{Call, Expr, Process};
 use crate::mxnet;
 
-/// Parameters that say how an operator computes, not what.
+/// Parameters that affect speed or memory but not results.
 const NO_MEANING: [&str; 10] = [
     "workspace",
     "cudnn_off",
@@ -26,27 +26,27 @@ const NO_MEANING: [&str; 10] = [
     "grad_scale",
 ];
 
-/// A process that is being fitted.
-pub struct Fit<'a, 'p> {
+/// A process that is being matched.
+pub struct PatternMatch<'a, 'p> {
     /// Our graph.
     pub source: &'a Source,
     /// The table that the process belongs to.
     pub table: &'p Table,
     /// The process.
     pub process: &'p Process,
-    /// What is known of the names so far.
+    /// The names bound so far.
     pub names: Names<'p>,
-    /// Nodes that the recipe covers, the outermost one first.
+    /// The matched nodes, the outermost one first.
     pub covered: Vec<usize>,
 }
 
-/// The operator's name in the registry, since processes may use an alias.
+/// The operator's registered name. Processes may use an alias.
 fn main_name(name: &str) -> &str {
     registry::find(name).map_or(name, |(_, def)| def.name)
 }
 
-impl<'p> Fit<'_, 'p> {
-    /// Fits the recipe to a node. A text says why it does not fit.
+impl<'p> PatternMatch<'_, 'p> {
+    /// Matches the right side with a node. The error text says why it does not match.
     pub fn node(&mut self, node: usize) -> Result<(), String> {
         let process = self.process;
         match &process.right {
@@ -76,7 +76,7 @@ impl<'p> Fit<'_, 'p> {
         }
     }
 
-    /// What a `let` defines, or the expression itself.
+    /// The definition of a `let` name, or the expression itself.
     fn definition(&self, e: &'p Expr) -> &'p Expr {
         if let Expr::Name(name, _) = e
             && let Some((_, value)) = self.process.lets.iter().find(|(n, _)| n == name)
@@ -106,7 +106,7 @@ impl<'p> Fit<'_, 'p> {
             }
         }
         match call.args.as_slice() {
-            [one] if variadic => self.fit(one, &Value::List(inputs.clone()))?,
+            [one] if variadic => self.expr(one, &Value::List(inputs.clone()))?,
             args => {
                 let count = args.len().max(named.keys().max().map_or(0, |k| k + 1));
                 if inputs.len() > count {
@@ -114,7 +114,7 @@ impl<'p> Fit<'_, 'p> {
                 }
                 for i in 0..count {
                     if let Some(e) = args.get(i).or(named.get(&i).copied()) {
-                        self.fit(e, inputs.get(i).unwrap_or(&Value::None))?;
+                        self.expr(e, inputs.get(i).unwrap_or(&Value::None))?;
                     }
                 }
             }
@@ -128,14 +128,14 @@ impl<'p> Fit<'_, 'p> {
     fn parameter(&mut self, call: &'p Call, n: &Node, a: &AttributeDescriptor) -> Result<(), String> {
         let value = n.attributes.get(&a.name).cloned().unwrap_or_default();
         match call.named.iter().find(|(key, _)| *key == a.name) {
-            Some((_, e)) => self.fit(e, &value).map_err(|why| format!("its parameter {} is {value}: {why}", a.name)),
+            Some((_, e)) => self.expr(e, &value).map_err(|why| format!("its parameter {} is {value}: {why}", a.name)),
             None if NO_MEANING.contains(&a.name.as_str()) || value.says(&a.default) => Ok(()),
             None => Err(format!("its parameter {} is {value}", a.name)),
         }
     }
 
-    /// Fits an expression to an input or parameter.
-    fn fit(&mut self, e: &'p Expr, value: &Value) -> Result<(), String> {
+    /// Matches an expression with an input or parameter.
+    fn expr(&mut self, e: &'p Expr, value: &Value) -> Result<(), String> {
         match self.definition(e) {
             Expr::Name(name, _) => match self.names.get(name.as_str()) {
                 Some(earlier) if earlier == value => Ok(()),
@@ -152,9 +152,9 @@ impl<'p> Fit<'_, 'p> {
                         (Some(reverse), Some(first)) => {
                             let given =
                                 reverse(value, &known).ok_or_else(|| format!("{} cannot give {value}", call.name))?;
-                            self.fit(first, &given)
+                            self.expr(first, &given)
                         }
-                        // What follows from the other inputs is right as it is.
+                        // A value that the other inputs determine needs no match.
                         _ => Ok(()),
                     }
                 }
@@ -179,7 +179,7 @@ impl<'p> Fit<'_, 'p> {
         }
     }
 
-    /// The value of an expression of literals and names that are known.
+    /// The value of an expression of literals and bound names.
     fn known(&self, e: &'p Expr) -> Option<Value> {
         match self.definition(e) {
             Expr::Literal(value) => Some(value.clone()),

@@ -1,4 +1,4 @@
-//! Models with open dimensions: what is calculated from shapes stays open through an import, fits inputs of any size, and is written again.
+//! Models with dynamic dimensions: shape arithmetic stays dynamic through an import, works for inputs of any size, and is exported again.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ fn node(op: &str, inputs: &[&str], output: &str, attributes: &[(&str, Value)]) -
     }
 }
 
-fn open(name: &str, dims: &[&str]) -> ValueInfo {
+fn dynamic(name: &str, dims: &[&str]) -> ValueInfo {
     let dim = |d: &&str| d.parse().map_or_else(|_| Dim::Named(d.to_string()), Dim::Known);
     let (element, dims) = (Some(ElementType::Ours(DType::F32)), Some(dims.iter().map(dim).collect()));
     ValueInfo { name: name.into(), element, dims, other: None }
@@ -65,7 +65,7 @@ fn model() -> Model {
     let graph = Graph {
         nodes,
         // The graph needs x first.
-        inputs: vec![open("z", &["1", "2"]), open("x", &["batch", "length", "4"])],
+        inputs: vec![dynamic("z", &["1", "2"]), dynamic("x", &["batch", "length", "4"])],
         outputs: vec![ValueInfo { name: "y".into(), element: None, dims: None, other: None }],
         constants: constants.map(|(name, tensor)| (name.to_string(), tensor)).into_iter().collect(),
         ..Graph::default()
@@ -114,8 +114,8 @@ fn open_dimensions_and_the_order_of_inputs_survive_an_export() {
         assert_eq!(names, ["z", "x"]);
         check(&import::import(&written, &ImportOptions::default()).unwrap());
     }
-    // Inputs that nothing reads are written where they stood.
-    let inputs = vec![open("unused", &["3"]), open("x", &["batch", "length", "4"])];
+    // Unused inputs keep their positions.
+    let inputs = vec![dynamic("unused", &["3"]), dynamic("x", &["batch", "length", "4"])];
     let options = ExportOptions { inputs, ..ExportOptions::default() };
     let written = export::export(&imported.symbol, &params, &options).unwrap();
     let names: Vec<_> = written.graph.inputs.iter().map(|i| i.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Rules on places: coordinates that an operator adds, crops, shapes of what is put back.
+//! Rules for coordinates: batch indices, crops, frames, the shapes that undo pooling.
 
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
@@ -10,21 +10,21 @@ use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[
     Rule::new(
-        "with_batch_places",
+        "with_batch_indices",
         "(indices, axes) -> tensor",
-        "Coordinates with the numbers of their batches before them: so many leading axes belong to both tensors.",
-        with_batch_places,
+        "Prepends batch indices to coordinates. The first `axes` axes are the batch axes of both tensors.",
+        with_batch_indices,
     ),
     Rule::new(
         "centered",
         "(tensor, sizes, axes) -> tensor",
-        "A tensor whose axes have these sizes: cut off or extended by zeros at both ends alike, by one more at the end.",
+        "Crops or zero-pads axes to these sizes, equally at both ends; an odd element goes to the end.",
         centered,
     ),
     Rule::new(
         "unpooled",
         "(shape, kernel, strides, pads) -> list",
-        "The shape of which pooling with these windows makes a shape.",
+        "The input shape from which pooling with these windows gives `shape`.",
         |_, a| {
             let (mut shape, kernel, strides, pads) = (ints(a, 0)?, ints(a, 1)?, ints(a, 2)?, ints(a, 3)?);
             let n = kernel.len();
@@ -37,23 +37,18 @@ pub(super) static RULES: &[Rule] = &[
             Ok(shape.into())
         },
     ),
-    Rule::new(
-        "dilated",
-        "(kernel, dilations) -> list",
-        "The room that windows with gaps between their elements take.",
-        |_, a| {
-            let (kernel, dilations) = (ints(a, 0)?, ints(a, 1)?);
-            Ok(kernel.iter().zip(dilations).map(|(k, d)| (k - 1) * d + 1).collect::<Vec<_>>().into())
-        },
-    ),
-    Rule::new("plus", "(list, list) -> list", "The sums of integers in the same places.", |_, a| {
+    Rule::new("dilated", "(kernel, dilations) -> list", "The extent of dilated windows.", |_, a| {
+        let (kernel, dilations) = (ints(a, 0)?, ints(a, 1)?);
+        Ok(kernel.iter().zip(dilations).map(|(k, d)| (k - 1) * d + 1).collect::<Vec<_>>().into())
+    }),
+    Rule::new("plus", "(list, list) -> list", "The elementwise sums of two lists of integers.", |_, a| {
         let (x, y) = (ints(a, 0)?, ints(a, 1)?);
         Ok(x.iter().zip(y).map(|(x, y)| x + y).collect::<Vec<_>>().into())
     }),
     Rule::new(
         "frames",
         "(length, size, step) -> tensor",
-        "The places of the samples of all whole frames of a signal: (frames, size).",
+        "The sample indices of all complete frames of a signal: (frames, size).",
         |s, a| {
             let (length, size, step) = (int(a, 0)?, int(a, 1)?, int(a, 2)?);
             if size < 1 || step < 1 || size > length {
@@ -61,15 +56,15 @@ pub(super) static RULES: &[Rule] = &[
             }
             let count = (length - size) / step + 1;
             made_elements(&Shape::new(&[count, size]))?;
-            let places: Vec<i64> = (0..count).flat_map(|f| (0..size).map(move |i| f * step + i)).collect();
+            let indices: Vec<i64> = (0..count).flat_map(|f| (0..size).map(move |i| f * step + i)).collect();
             let name = format!("{}/frames", s.name);
-            let array = NDArray::from_slice(&places, &[count, size])?;
+            let array = NDArray::from_slice(&indices, &[count, size])?;
             Ok(Value::Handle(s.importer.builder.constant(&name, array)))
         },
     ),
 ];
 
-fn with_batch_places(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
+fn with_batch_indices(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
     let shape = s.importer.builder.info(handle(args, 0)?).shape.clone();
     let axes = int(args, 1)? as usize;
     if !shape.is_known() || shape.dims().len() <= axes {
@@ -77,19 +72,19 @@ fn with_batch_places(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
             "indices of shape {shape} do not say all batches: give the shapes of the inputs"
         )));
     }
-    let places = &shape.dims()[..shape.dims().len() - 1];
-    let count = made_elements(&Shape::new(places))?;
+    let leading = &shape.dims()[..shape.dims().len() - 1];
+    let count = made_elements(&Shape::new(leading))?;
     let mut items = Vec::with_capacity(count * axes);
     for p in 0..count as i64 {
         let mut rest = p;
         let mut coordinates: Vec<i64> = Vec::new();
-        for n in places.iter().rev() {
+        for n in leading.iter().rev() {
             coordinates.push(rest % n);
             rest /= n;
         }
         items.extend(coordinates.into_iter().rev().take(axes));
     }
-    let dims: Vec<i64> = places.iter().copied().chain([axes as i64]).collect();
+    let dims: Vec<i64> = leading.iter().copied().chain([axes as i64]).collect();
     let name = format!("{}/batches", s.name);
     let batches = Value::Handle(s.importer.builder.constant(&name, NDArray::from_slice(&items, &dims)?));
     let whole = s.operator("Cast", vec![args[0].clone()], vec![("dtype", "int64".into())], false)?;
@@ -112,7 +107,7 @@ fn centered(s: &mut Scope<'_, '_>, args: &[Value]) -> Result<Value> {
         if n < 0 {
             return Err(Error::NeedsValue(format!("dimension {axis} is not known: give the shapes of the inputs")));
         }
-        // Negative padding cuts off.
+        // Negative padding crops.
         let less = (size - n).abs() / 2;
         (begin[axis], end[axis]) = if size < n { (-less, size - n + less) } else { (less, size - n - less) };
     }

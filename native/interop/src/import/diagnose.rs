@@ -1,8 +1,8 @@
-//! What happens behind a node that could not be mapped: the check goes on, so that one check finds everything.
+//! Error recovery: after a node that cannot be mapped the check goes on, so that one check reports all problems.
 //!
-//! Such a node's outputs become placeholders, of which is known what the model declares. A node behind it that cannot be mapped, either, is
-//! tried again with other tensors in their place. What is said whatever stands there is wrong with the node itself, and is reported; what
-//! depends on the placeholders is not.
+//! The outputs of such a node become placeholders with the declared types and shapes. If a later node that reads placeholders fails, too,
+//! it is mapped again with other tensors instead of them. A problem that all attempts have is the node's own and is reported; a problem
+//! that depends on the placeholders is not.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,99 +17,99 @@ use super::{Importer, builder};
 use crate::error::{Error, Problem, Result};
 use crate::ir::{Graph, Node, Value, ValueInfo};
 
-/// Nodes that are mapped with other tensors in all of an import: what a model with many problems may cost.
+/// Most attempts with other tensors in one import, which bounds the time for a model with many problems.
 const MAX_TRIALS: usize = 1 << 15;
-/// Element types that are tried first, and all others.
+/// Element types that are tried first, then all others.
 const COMMON: [DType; 3] = [DType::F32, DType::I64, DType::Bool];
-/// Numbers of dimensions that are tried.
+/// Ranks that are tried.
 const RANKS: [usize; 7] = [4, 3, 2, 1, 0, 5, 6];
 
-/// What was found to be wrong, and what was tried.
+/// The state of error recovery.
 #[derive(Default)]
-pub(super) struct Doubts {
+pub(super) struct Diagnosis {
     /// The nodes that are being mapped, the innermost one last.
     pub within: Vec<String>,
-    /// Nodes and problems that were reported: bodies of loops are mapped several times.
+    /// Nodes and problems already reported. Loop bodies are mapped several times.
     reported: HashSet<String>,
-    /// Whether there are placeholders.
+    /// True if there are placeholders.
     any: bool,
-    /// How many nodes were mapped with other tensors.
+    /// Number of attempts with other tensors.
     trials: usize,
-    /// Whether a node is only tried.
+    /// True during an attempt.
     trying: bool,
 }
 
-/// What may stand in place of a placeholder: what is known of that stays.
+/// A guess for a placeholder; its known type and dimensions are kept.
 #[derive(Clone, Copy)]
 struct Guess {
     dtype: Option<DType>,
     rank: Option<usize>,
     /// The length of dimensions that are not known.
     length: Option<i64>,
-    /// Whether it is a constant.
+    /// True for a constant.
     constant: bool,
 }
 
-/// The forms in which a guess of type and rank is tried.
+/// The lengths and constness with which a guess of type and rank is tried.
 const FORMS: [(Option<i64>, bool); 3] = [(None, false), (Some(2), false), (Some(1), true)];
 
 impl Importer<'_> {
     /// Reports problems of the graph that is being mapped.
     pub(super) fn report(&mut self, problems: Vec<Problem>) {
-        let around = self.doubts.within.join(" / ");
-        let outer = |place: String| if around.is_empty() { place } else { format!("{around} / {place}") };
-        for problem in problems.into_iter().map(|p| Problem { place: outer(p.place), ..p }) {
-            if self.doubts.trying || self.doubts.reported.insert(problem.to_string()) {
+        let around = self.diagnosis.within.join(" / ");
+        let outer = |inner: String| if around.is_empty() { inner } else { format!("{around} / {inner}") };
+        for problem in problems.into_iter().map(|p| Problem { location: outer(p.location), ..p }) {
+            if self.diagnosis.trying || self.diagnosis.reported.insert(problem.to_string()) {
                 self.problems.push(problem);
             }
         }
     }
 
-    /// How much was reported so far.
+    /// Number of problems reported so far.
     pub(crate) fn problem_count(&self) -> usize {
         self.problems.len()
     }
 
-    /// Reports what is wrong with a node, unless placeholders are to blame, or it was reported before.
+    /// Reports a node's problem, unless placeholders cause it or it has been reported.
     pub(super) fn node_failed(&mut self, around: &Surroundings<'_, '_>, node: &Node, e: Error) {
-        let key = format!("{:?} {} {:?} {:?}", self.doubts.within, node.label(), node.inputs, node.outputs);
-        if self.doubts.reported.contains(&key) {
+        let key = format!("{:?} {} {:?} {:?}", self.diagnosis.within, node.label(), node.inputs, node.outputs);
+        if self.diagnosis.reported.contains(&key) {
             return;
         }
         if let Some(own) = self.own_fault(around, node, e) {
             self.report(own.at(node.label()));
-            if !self.doubts.trying {
-                self.doubts.reported.insert(key);
+            if !self.diagnosis.trying {
+                self.diagnosis.reported.insert(key);
             }
         }
     }
 
-    /// Whether no more nodes are to be tried; counts those that are.
+    /// Counts an attempt; true if the limit is exceeded.
     pub(super) fn has_tried_enough(&mut self) -> bool {
-        self.doubts.trials += 1;
-        self.doubts.trials > MAX_TRIALS
+        self.diagnosis.trials += 1;
+        self.diagnosis.trials > MAX_TRIALS
     }
 
-    /// Whether a node is only tried.
+    /// True during an attempt.
     pub(super) fn is_trying(&self) -> bool {
-        self.doubts.trying
+        self.diagnosis.trying
     }
 
-    /// Says so if not everything was looked at.
+    /// Reports that the check is incomplete if the limit was reached.
     pub(super) fn report_limit(&mut self) {
-        if self.doubts.trials > MAX_TRIALS {
+        if self.diagnosis.trials > MAX_TRIALS {
             let text =
                 "so much in it cannot be mapped that not all of what depends on that was looked at: mend this first";
             self.report(Error::unsupported(text).at("model"));
         }
     }
 
-    /// Looks for problems in the graphs inside of a node that could not be mapped.
+    /// Checks the subgraphs of a node that could not be mapped.
     pub(super) fn look_inside(&mut self, node: &Node) {
-        if self.doubts.trying || self.builder.is_executing() {
+        if self.diagnosis.trying || self.builder.is_executing() {
             return;
         }
-        self.doubts.within.push(node.label());
+        self.diagnosis.within.push(node.label());
         for value in node.attributes.values() {
             let Value::Graph(graph) = value else { continue };
             let inputs = graph.inputs.iter().map(|i| (i.name.clone(), self.placeholder(&i.name, Some(i)))).collect();
@@ -117,64 +117,64 @@ impl Importer<'_> {
                 self.report(e.at(format!("graph '{}'", graph.name)));
             }
         }
-        self.doubts.within.pop();
+        self.diagnosis.within.pop();
     }
 
     /// Placeholders for the outputs of a node that could not be mapped.
     pub(super) fn placeholders(&mut self, graph: &Graph, node: &Node) -> Vec<Value> {
-        let mut place = |name: &String| match name.as_str() {
+        let mut placeholder = |name: &String| match name.as_str() {
             "" => Value::None,
             _ => self.placeholder(name, graph.values.get(name)),
         };
-        node.outputs.iter().map(&mut place).collect()
+        node.outputs.iter().map(&mut placeholder).collect()
     }
 
-    /// A tensor of which is known what the model declares.
+    /// A placeholder with the declared type and shape.
     pub(super) fn placeholder(&mut self, name: &str, info: Option<&ValueInfo>) -> Value {
         let shape = info.map_or(Shape::unknown(), ValueInfo::shape);
         let shape = if builder::check_shape(&shape).is_ok() { shape } else { Shape::unknown() };
         let dtype = info.and_then(|i| i.element.as_ref()).and_then(|e| e.ours().ok());
-        self.doubts.any = true;
+        self.diagnosis.any = true;
         Value::Handle(self.builder.placeholder(name, shape, dtype))
     }
 
-    /// What a node makes of placeholders follows from them, even where only their shapes were looked at.
-    pub(super) fn pass_on_doubts(&mut self, node: &Node, outputs: &[Value]) {
-        if self.doubts.any && !self.doubtful(node).is_empty() {
+    /// Marks the outputs of a node that reads placeholders, even if it reads only their shapes.
+    pub(super) fn propagate_placeholders(&mut self, node: &Node, outputs: &[Value]) {
+        if self.diagnosis.any && !self.from_placeholders(node).is_empty() {
             for output in outputs {
                 if let Value::Handle(h) = output {
-                    self.builder.doubt(*h);
+                    self.builder.mark_from_placeholder(*h);
                 }
             }
         }
     }
 
-    /// The inputs of a node, and what graphs inside of it use, that follow from placeholders.
-    pub(super) fn doubtful(&self, node: &Node) -> Vec<(String, usize)> {
+    /// The inputs of a node and its subgraphs that depend on placeholders.
+    pub(super) fn from_placeholders(&self, node: &Node) -> Vec<(String, usize)> {
         let mut names: Vec<&str> = node.inputs.iter().map(String::as_str).chain(free_names(node)).collect();
         names.sort_unstable();
         names.dedup();
-        let doubtful = |name: &str| match self.value(name) {
-            Ok(Value::Handle(h)) if self.builder.info(h).is_doubtful => Some((name.to_string(), h)),
+        let from_placeholders = |name: &str| match self.value(name) {
+            Ok(Value::Handle(h)) if self.builder.info(h).is_from_placeholder => Some((name.to_string(), h)),
             _ => None,
         };
-        names.into_iter().filter_map(doubtful).collect()
+        names.into_iter().filter_map(from_placeholders).collect()
     }
 
-    /// What is wrong with a node whatever stands for the placeholders at it.
+    /// The problem that a node has for every guess of its placeholders.
     fn own_fault(&mut self, around: &Surroundings<'_, '_>, node: &Node, e: Error) -> Option<Error> {
         if matches!(&e, Error::Model(problems) if problems.is_empty()) {
             return None;
         }
-        let doubtful = self.doubtful(node);
-        if doubtful.is_empty() || self.doubts.trying || self.known_operator(node).is_err() {
+        let from_placeholders = self.from_placeholders(node);
+        if from_placeholders.is_empty() || self.diagnosis.trying || self.known_operator(node).is_err() {
             return Some(e);
         }
         let needed = e.needs_values();
         if needed && !self.lacks_value(node) {
             return None;
         }
-        let (dtypes, ranks) = self.guesses(node, &doubtful);
+        let (dtypes, ranks) = self.guesses(node, &from_placeholders);
         let mut said: Vec<(Error, usize)> = Vec::new();
         // All types with two ranks, and all ranks with two types.
         let pairs = dtypes.iter().enumerate().flat_map(|(i, dtype)| {
@@ -187,8 +187,8 @@ impl Importer<'_> {
             let mut differs = false;
             for (length, constant) in FORMS {
                 let guess = Guess { dtype, rank, length, constant };
-                match self.tried(around, node, &doubtful, &|_| guess) {
-                    // A value that is needed may be another one than those that are not known because of the placeholders.
+                match self.tried(around, node, &from_placeholders, &|_| guess) {
+                    // The missing value may be one that does not depend on placeholders.
                     Err(Error::Model(inner)) if inner.is_empty() => return None,
                     Err(other) if other.needs_values() == needed || (needed && !constant) => {
                         differs |= same.as_ref().is_some_and(|earlier| earlier.to_string() != other.to_string());
@@ -204,28 +204,27 @@ impl Importer<'_> {
                 }
             }
         }
-        if self.mixtures_fit(around, node, &doubtful) {
+        if self.any_mixture_maps(around, node, &from_placeholders) {
             return None;
         }
         let most = said.into_iter().max_by_key(|(_, times)| *times);
         most.filter(|(_, times)| 2 * times > pairs.len()).map(|(e, _)| e)
     }
 
-    /// Whether an input that has nothing to do with placeholders has elements of which nothing is known. Dimensions that have names may
-    /// be those of placeholders.
+    /// True if an input that does not depend on placeholders has unknown elements. Symbolic dimensions may come from placeholders.
     fn lacks_value(&self, node: &Node) -> bool {
         node.inputs.iter().any(|name| match self.value(name) {
             Ok(Value::Handle(h)) => {
                 let info = self.builder.info(h);
-                !info.is_doubtful && info.value.is_none() && info.partly.is_none()
+                !info.is_from_placeholder && info.value.is_none() && info.partly.is_none()
             }
             _ => false,
         })
     }
 
     /// Element types and ranks that placeholders may have, those of the other inputs first.
-    fn guesses(&self, node: &Node, doubtful: &[(String, usize)]) -> (Vec<Option<DType>>, Vec<Option<usize>>) {
-        let infos: Vec<_> = doubtful.iter().map(|(_, h)| self.builder.info(*h)).collect();
+    fn guesses(&self, node: &Node, from_placeholders: &[(String, usize)]) -> (Vec<Option<DType>>, Vec<Option<usize>>) {
+        let infos: Vec<_> = from_placeholders.iter().map(|(_, h)| self.builder.info(*h)).collect();
         let others = node.inputs.iter().filter_map(|name| match self.value(name) {
             Ok(Value::Handle(h)) => Some(self.builder.info(h)),
             _ => None,
@@ -246,20 +245,25 @@ impl Importer<'_> {
         (dtypes, ranks)
     }
 
-    /// Whether a node with several placeholders can be mapped if they differ from each other.
-    fn mixtures_fit(&mut self, around: &Surroundings<'_, '_>, node: &Node, doubtful: &[(String, usize)]) -> bool {
+    /// True if a node with several placeholders can be mapped with different guesses for them.
+    fn any_mixture_maps(
+        &mut self,
+        around: &Surroundings<'_, '_>,
+        node: &Node,
+        from_placeholders: &[(String, usize)],
+    ) -> bool {
         let plain = Guess { dtype: None, rank: None, length: None, constant: false };
         let pairs = |n: usize| (0..n * n).map(move |i| (i / n, i % n)).filter(|(a, b)| a != b);
-        for one in 0..if doubtful.len() > 1 { doubtful.len() } else { 0 } {
+        for one in 0..if from_placeholders.len() > 1 { from_placeholders.len() } else { 0 } {
             for (a, b) in pairs(COMMON.len()) {
                 let guess = |i| Guess { dtype: Some(if i == one { COMMON[a] } else { COMMON[b] }), ..plain };
-                if self.tried(around, node, doubtful, &guess).is_ok() {
+                if self.tried(around, node, from_placeholders, &guess).is_ok() {
                     return true;
                 }
             }
             for (a, b) in pairs(RANKS.len()) {
                 let guess = |i| Guess { rank: Some(if i == one { RANKS[a] } else { RANKS[b] }), ..plain };
-                if self.tried(around, node, doubtful, &guess).is_ok() {
+                if self.tried(around, node, from_placeholders, &guess).is_ok() {
                     return true;
                 }
             }
@@ -267,12 +271,12 @@ impl Importer<'_> {
         false
     }
 
-    /// Maps a node with other tensors in place of its placeholders, and forgets what was made.
+    /// Maps a node with guesses for its placeholders, then removes the created operators.
     fn tried(
         &mut self,
         around: &Surroundings<'_, '_>,
         node: &Node,
-        doubtful: &[(String, usize)],
+        from_placeholders: &[(String, usize)],
         guess: &dyn Fn(usize) -> Guess,
     ) -> Result<()> {
         if self.has_tried_enough() {
@@ -280,21 +284,25 @@ impl Importer<'_> {
         }
         let mark = self.builder.mark();
         let problems = std::mem::take(&mut self.problems);
-        let scope = self.scope_of(doubtful, guess);
+        let scope = self.scope_of(from_placeholders, guess);
         self.scopes.push(scope);
-        self.doubts.trying = true;
+        self.diagnosis.trying = true;
         let made = self.map(around, node);
-        self.doubts.trying = false;
+        self.diagnosis.trying = false;
         self.scopes.pop();
         self.builder.forget(mark);
         let inner = std::mem::replace(&mut self.problems, problems);
         if inner.is_empty() { made.map(|_| ()) } else { Err(Error::Model(inner)) }
     }
 
-    /// Other tensors for names that stand for placeholders.
-    fn scope_of(&mut self, doubtful: &[(String, usize)], guess: &dyn Fn(usize) -> Guess) -> HashMap<String, Value> {
+    /// Guessed tensors for the names of placeholders.
+    fn scope_of(
+        &mut self,
+        from_placeholders: &[(String, usize)],
+        guess: &dyn Fn(usize) -> Guess,
+    ) -> HashMap<String, Value> {
         let mut scope = HashMap::new();
-        for (i, (name, placeholder)) in doubtful.iter().enumerate() {
+        for (i, (name, placeholder)) in from_placeholders.iter().enumerate() {
             let guess = guess(i);
             let info = self.builder.info(*placeholder);
             let dtype = info.dtype.or(guess.dtype);

@@ -1,4 +1,4 @@
-//! Rules for tensors whose elements or shapes follow from dimensions that are known by name only.
+//! Rules for tensors whose elements or shapes are computed from symbolic dimensions.
 
 use super::{Rule, text};
 use crate::error::{Error, Result};
@@ -6,9 +6,9 @@ use crate::import::Scope;
 use crate::ir::Value;
 
 pub(super) static RULES: &[Rule] = &[Rule::new(
-    "range_open",
+    "symbolic_range",
     "(start, limit, delta, dtype) -> tensor",
-    "The integers from start up to the limit, which is not reached; all three may follow from dimensions that are not known.",
+    "The integers from `start` to `limit`, exclusive. All three arguments may be computed from unknown dimensions.",
     range,
 )];
 
