@@ -43,7 +43,7 @@ fn unbound(imported: &Imported, options: &ImportOptions) -> Option<Problem> {
     let (inputs, e) = first?;
     let with = if inputs.is_empty() { String::new() } else { format!(" with {inputs}") };
     let message = format!("it is mapped, but what it is mapped to cannot be bound{with}: {e}");
-    Some(Problem { place: "the graph".into(), message, needs_value: false })
+    Some(Problem { location: "the graph".into(), message, needs_value: false })
 }
 
 /// The shapes of the inputs with lengths for open dimensions, and whether there are any; nothing if even their number is not known.
