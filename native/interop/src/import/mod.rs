@@ -81,6 +81,8 @@ pub struct Importer<'t> {
     problems: Vec<Problem>,
     diagnosis: Diagnosis,
     hooked: Hooked,
+    /// Number of nodes mapped so far; those of an unrolled loop count for each trip.
+    mapped: usize,
     /// The framework's operators written by an export.
     pub(crate) sink: Option<Sink>,
 }
@@ -90,6 +92,9 @@ const MEND: &str = "map it by a hook, or make the model without it";
 
 /// Deepest nesting of subgraphs.
 const MAX_DEPTH: usize = 24;
+
+/// Most nodes that an import maps, each trip of an unrolled loop counted.
+const MAX_MAPPED: usize = 1 << 20;
 
 impl<'t> Importer<'t> {
     pub(crate) fn new(
@@ -123,6 +128,7 @@ impl<'t> Importer<'t> {
             problems: Vec::new(),
             diagnosis: Diagnosis::default(),
             hooked: Hooked::default(),
+            mapped: 0,
             sink: None,
         })
     }
@@ -189,6 +195,7 @@ impl<'t> Importer<'t> {
         if self.scopes.len() > MAX_DEPTH {
             return Err(Error::format(format!("graphs nest deeper than {MAX_DEPTH}")));
         }
+        self.diagnosis.visit(graph);
         let rewritten = hooks::prepared(self, graph).map_err(|e| self.fail(e))?;
         let graph = rewritten.as_ref().unwrap_or(graph);
         let outside = |name: &str| self.scopes.iter().any(|s| s.contains_key(name));
@@ -228,6 +235,14 @@ impl<'t> Importer<'t> {
         }
         if self.is_trying() && self.has_tried_enough() {
             return;
+        }
+        if !self.builder.is_executing() {
+            self.mapped += 1;
+            if self.mapped > MAX_MAPPED {
+                let text = format!("its loops and branches make more than {MAX_MAPPED} nodes, each trip of a loop counted");
+                self.report_model(Error::unsupported(text));
+                return;
+            }
         }
         self.diagnosis.within.push(node.label());
         let made = self.with_hooks(node, |importer| importer.map(around, node));

@@ -103,22 +103,19 @@ final class Mappings private[mxnet] (
     _LIB
       .mappingProcesses(framework, names, texts)
       .grouped(10)
-      .map { case Array(name, domain, operator, since, until, arrow, added, file, line, text) =>
-        val isImport = arrow != "<-"
-        val isExport = arrow != "->"
-        val last = until.toIntOption
+      .map { fields =>
         MappingProcess(
-          name,
-          operator,
-          domain,
-          since.toInt,
-          last,
-          isImport,
-          isExport,
-          added == "1",
-          file,
-          line.toInt,
-          text
+          name = fields(0),
+          domain = fields(1),
+          operator = fields(2),
+          since = fields(3).toInt,
+          until = fields(4).toIntOption,
+          isImport = fields(5) != "<-",
+          isExport = fields(5) != "->",
+          isAdded = fields(6) == "1",
+          file = fields(7),
+          line = fields(8).toInt,
+          text = fields(9)
         )
       }
       .toIndexedSeq
@@ -130,10 +127,17 @@ final class Mappings private[mxnet] (
     _LIB
       .mappingRules(framework, names, texts)
       .grouped(5)
-      .map { case Array(name, signature, description, reversible, added) =>
-        val Array(inputs, output) = signature.stripPrefix("(").split("\\) -> ", 2)
-        val arguments = inputs.split(',').map(_.trim).filter(_.nonEmpty).toIndexedSeq
-        MappingRule(name, arguments, output, description, reversible == "1", added == "1")
+      .map { fields =>
+        val signature = fields(1)
+        val end = signature.indexOf(") -> ")
+        MappingRule(
+          name = fields(0),
+          inputs = signature.substring(1, end).split(',').map(_.trim).filter(_.nonEmpty).toIndexedSeq,
+          output = signature.substring(end + 5),
+          description = fields(2),
+          isReversible = fields(3) == "1",
+          isAdded = fields(4) == "1"
+        )
       }
       .toIndexedSeq
   }
