@@ -5,7 +5,7 @@ use std::path::Path;
 use ferromx_core::context::Context;
 use ferromx_core::dtype::DType;
 use ferromx_core::error::{Error, Result};
-use ferromx_core::file_format::write_whole;
+use ferromx_core::file_format::write_atomically;
 use ferromx_core::ndarray::NDArray;
 use ferromx_core::shape::Shape;
 use ferromx_core::storage;
@@ -88,7 +88,7 @@ pub fn write(path: &Path, array: &NDArray) -> Result<()> {
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
-    write_whole(&path.display().to_string(), |file| {
+    write_atomically(&path.display().to_string(), |file| {
         file.write_all(MAGIC)?;
         file.write_all(&[1, 0])?;
         file.write_all(&(header.len() as u16).to_le_bytes())?;

@@ -83,7 +83,7 @@ const INNER: &str = "__subgraph_name__";
 
 /// True if equal inputs always give equal outputs.
 fn is_pure(def: &OpDef) -> bool {
-    !def.random && !matches!(def.forward, Forward::Host(_)) && def.name != "Custom"
+    !def.random && !matches!(def.forward, Forward::Foreign(_)) && def.name != "Custom"
 }
 
 /// The attributes of a variable of a known shape and type.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use ferromx_core::file_format::write_whole;
+use ferromx_core::file_format::write_atomically;
 use prost::Message;
 
 use super::proto::{
@@ -48,7 +48,7 @@ pub fn to_bytes(model: &Model) -> Result<Vec<u8>> {
 /// Those of [`to_bytes`], and the system's.
 pub fn save(model: &Model, path: &Path) -> Result<()> {
     let bytes = to_bytes(model)?;
-    Ok(write_whole(&path.display().to_string(), |file| file.write_all(&bytes))?)
+    Ok(write_atomically(&path.display().to_string(), |file| file.write_all(&bytes))?)
 }
 
 /// The IR version that belongs to a version of the operator set.

@@ -1,9 +1,9 @@
-//! Rules of the export of integers that are calculated from dimensions: they become Shape, Gather and arithmetic.
+//! Rules for the export of integers computed from dimensions: they become Shape, Gather and arithmetic.
 
 use std::collections::HashMap;
 
 use ferromx_core::params::ParamValue;
-use ferromx_ops::onnx::{Extents, Function, Leaf};
+use ferromx_ops::onnx::{DimExprs, DimLeaf, DimOp};
 
 use super::written::one;
 use super::{Rule, handle, list, text};
@@ -46,7 +46,7 @@ pub(super) static RULES: &[Rule] = &[
         },
     ),
     Rule::new("axes_of", "(expressions) -> list", "For export: an axis for each expression.", |_, a| {
-        Ok((0..parsed(text(a, 0)?)?.num_items() as i64).collect::<Vec<_>>().into())
+        Ok((0..parsed(text(a, 0)?)?.len() as i64).collect::<Vec<_>>().into())
     }),
     Rule::new(
         "range_written",
@@ -65,13 +65,13 @@ pub(super) static RULES: &[Rule] = &[
     ),
 ];
 
-fn parsed(expressions: &str) -> Result<Extents> {
-    Extents::parse(expressions).map_err(Error::Value)
+fn parsed(expressions: &str) -> Result<DimExprs> {
+    DimExprs::parse(expressions).map_err(Error::Value)
 }
 
-/// The steps of slices, which are numbers; 1 where nothing is said.
+/// The constant steps of slices; 1 if absent.
 fn steps(begin: &str, step: &str) -> Result<Vec<i64>> {
-    let (n, mut steps) = (parsed(begin)?.num_items(), Vec::new());
+    let (n, mut steps) = (parsed(begin)?.len(), Vec::new());
     for step in parsed(step)?.values(&[])?.unwrap_or_default() {
         steps.push(step.unwrap_or(1));
     }
@@ -83,12 +83,12 @@ fn steps(begin: &str, step: &str) -> Result<Vec<i64>> {
 fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Value]) -> Result<Vec<Option<Value>>> {
     let (mut shapes, mut dims) = (HashMap::new(), HashMap::new());
     let cell = std::cell::RefCell::new(s);
-    let mut leaf = |leaf: Leaf| {
+    let mut leaf = |leaf: DimLeaf| {
         let mut scope = cell.borrow_mut();
         let s = &mut **scope;
         let (input, axis) = match leaf {
-            Leaf::Number(n) => return s.operator_constant("number", &[n]),
-            Leaf::Dim(input, axis) => (input, axis),
+            DimLeaf::Number(n) => return s.operator_constant("number", &[n]),
+            DimLeaf::Dim(input, axis) => (input, axis),
         };
         if let Some(known) = dims.get(&(input, axis)) {
             return Ok(Value::clone(known));
@@ -104,22 +104,22 @@ fn each(s: &mut Scope<'_, '_>, expressions: &str, tensors: &[Value]) -> Result<V
         dims.insert((input, axis), dim.clone());
         Ok(dim)
     };
-    let mut combine = |function: Function, a: Value, b: Value| {
-        let op = match function {
-            Function::Plus => "Add",
-            Function::Minus => "Sub",
-            Function::Times => "Mul",
-            Function::Over => "Div",
-            Function::Least => "Min",
-            Function::Most => "Max",
+    let mut combine = |op: DimOp, a: Value, b: Value| {
+        let operator = match op {
+            DimOp::Add => "Add",
+            DimOp::Sub => "Sub",
+            DimOp::Mul => "Mul",
+            DimOp::FloorDiv => "Div",
+            DimOp::Min => "Min",
+            DimOp::Max => "Max",
         };
         let mut scope = cell.borrow_mut();
-        one(&mut scope, op, vec![a, b], vec![])
+        one(&mut scope, operator, vec![a, b], vec![])
     };
     parsed(expressions)?.build(&mut leaf, &mut combine)
 }
 
-/// A vector of integers; `natural` says what stands where nothing is said.
+/// A vector of integers; `natural` gives the default of absent entries.
 fn vector(
     s: &mut Scope<'_, '_>,
     expressions: &str,
